@@ -1,0 +1,39 @@
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: install demo test test-slow test-gpu lint bench clean
+
+install: $(VENV)/.installed
+
+# The stamp makes `make test` after `make demo` start at once.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@
+
+demo: install
+	$(BIN)/assay demo
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest
+
+test-slow: install
+	$(BIN)/python -m pytest -m slow
+
+test-gpu: install
+	$(BIN)/python -m pytest -m gpu
+
+bench: install
+	$(BIN)/python benchmarks/speed_lc2st.py
+	$(BIN)/python benchmarks/level.py
+	$(BIN)/python benchmarks/power_paper_samples.py
+
+clean:
+	rm -rf $(VENV)

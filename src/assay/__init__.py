@@ -1,0 +1,13 @@
+"""Local diagnostics of posterior approximations in simulation-based inference."""
+
+from .classifiers.mlp import MLP as MLP
+from .classifiers.sklearn import Sklearn as Sklearn
+from .curves import pp_curve as pp_curve
+from .diagnostics.lc2st import lc2st as lc2st
+from .io import load as load
+from .io import save as save
+from .nulls import Exchange as Exchange
+from .nulls import FreePermutation as FreePermutation
+from .nulls import KnownBase as KnownBase
+from .samples import Calibration as Calibration
+from .samples import Draws as Draws

@@ -1,0 +1,6 @@
+"""Classifiers: values with ``fit(copies, seed)``, which returns scores for all copies at once."""
+
+from .mlp import MLP
+from .sklearn import Sklearn
+
+__all__ = ["MLP", "Sklearn"]

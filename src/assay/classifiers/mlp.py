@@ -1,0 +1,298 @@
+r"""H + 1 small networks, trained together as one stack of weights.
+
+All copies see the same inputs in the same order from the same initial weights, so a layer of all
+networks is one batched product (``baddbmm``) and a statistic is one deterministic function of the
+labels. The stack is worked off in chunks of copies that fit into the processor's cache; how it is
+cut changes nothing, bit for bit on a CPU.
+
+The loss is the binary cross-entropy with both classes weighted equally, over batches of whole sets.
+There is no early stopping: the networks are regularised by decoupled weight decay instead.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import OneCycleLR
+from tqdm import tqdm
+
+from ..copies import Copies
+from ..door import check_count
+from ..randomness import seed_of, stream
+from .scaling import Scaling
+
+__all__ = ["MLP", "Networks"]
+
+# Bytes that one chunk of copies may keep busy: a share of a processor's cache, or of a GPU.
+CPU_BYTES = 12 * 2**20
+GPU_BYTES = 4 * 2**30
+# A product rounds differently if it is the only one of its batch, or if its matrices do not begin
+# at multiples of 64 bytes; so there are always two, and all widths but the last are padded.
+FEWEST_COPIES = 2
+GRID = 16
+
+
+@dataclass(frozen=True)
+class MLP:
+    r"""Multilayer perceptrons with rectified linear units, all copies in one stack.
+
+    Args:
+        hidden: Widths of the hidden layers.
+        epochs: Passes over the calibration sets.
+        batch: Sets in a batch.
+        rate: The peak of the one-cycle learning rate.
+        decay: Decoupled weight decay.
+        members: Networks in an ensemble, whose probabilities are averaged.
+        chunk: Copies that are trained at a time; chosen by memory if None. Changes nothing else.
+
+    Example:
+        >>> MLP(epochs=5).hidden
+        (64, 64, 64)
+    """
+
+    hidden: tuple[int, ...] = (64, 64, 64)
+    epochs: int = 20
+    batch: int = 256
+    rate: float = 5e-3
+    decay: float = 0.3
+    members: int = 1
+    chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        if not self.hidden:
+            raise ValueError("hidden: expected at least one layer; got none.")
+        for width in self.hidden:
+            check_count("hidden", width)
+        for name in ("epochs", "batch", "members"):
+            check_count(name, getattr(self, name))
+        if self.chunk is not None:
+            check_count("chunk", self.chunk)
+        if self.rate <= 0:
+            raise ValueError(f"rate: expected a positive number; got {self.rate}.")
+        if self.decay < 0:
+            raise ValueError(f"decay: expected a number of at least 0; got {self.decay}.")
+
+    def fit(self, copies: Copies, seed: int) -> "Networks":
+        """Trains all copies.
+
+        Args:
+            copies: The data and its nulls.
+            seed: Names the streams of initial weights and batch order.
+        """
+        scaling = Scaling.fit(copies)
+        widths = self._widths(scaling)
+        size = self.chunk or _chunk_size(copies, min(self.batch, len(copies.x)), widths)
+        chunks = [copies[i : i + size] for i in range(0, len(copies), size)]
+        seeds = [seed_of(stream(seed, "member", j)) for j in range(self.members)]
+        total = len(copies) * self.members * self.epochs
+        with tqdm(total=total, desc="training", unit="epoch", disable=None) as bar:
+            trained = [_train(self, c, scaling, s, bar) for s in seeds for c in chunks]
+        weights = torch.cat(trained).reshape(self.members, len(copies), -1)
+        if not weights.isfinite().all():
+            raise ValueError(
+                f"rate: expected one at which training converges; got {self.rate}, at which "
+                "weights became infinite. Lower it, or look for outliers in theta and x."
+            )
+        return Networks(weights, widths, scaling)
+
+    def _widths(self, scaling: Scaling) -> tuple[int, ...]:
+        """Widths of all layers, padded to the grid."""
+        return (*(-(-w // GRID) * GRID for w in (scaling.width, *self.hidden)), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Networks:
+    """A trained stack of networks.
+
+    Args:
+        weights: All weights, with shape (members, H + 1, p).
+        widths: Widths of all layers, input and output included, with their padding.
+        scaling: How inputs are brought to a common scale.
+    """
+
+    weights: Tensor
+    widths: tuple[int, ...]
+    scaling: Scaling
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
+        x = self.scaling.x(x)[:, None].expand(-1, theta.shape[1], -1)
+        inputs = _inputs(self.scaling.theta(theta), x, self.widths[0])
+        return torch.stack([self._at(rows[None]) for rows in inputs])
+
+    def _at(self, inputs: Tensor) -> Tensor:
+        """Probabilities (H + 1, s) at inputs (1, s, m + d), averaged over the members."""
+        size = max(FEWEST_COPIES, CPU_BYTES // (4 * inputs.shape[1] * max(self.widths)))
+        means = []
+        for part in self.weights.split(size, 1):
+            logits = torch.stack([_logits(member, self.widths, inputs) for member in part])
+            means.append(_sigmoid(logits).mean(0))
+        return torch.cat(means)
+
+
+def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: tqdm) -> Tensor:
+    """Trains one member of a chunk of copies; returns its weights (c, p)."""
+    x = scaling.x(copies.x)
+    sets = min(recipe.batch, len(x))
+    batches = len(x) // sets
+    widths = recipe._widths(scaling)
+    initial = _initial((scaling.width, *recipe.hidden, 1), widths, seed).to(x.device)
+    stack = _Stack(initial, widths, len(copies), sets * (1 + copies.odds))
+    optimizer = AdamW([stack.parameter], lr=recipe.rate, weight_decay=recipe.decay, foreach=False)
+    schedule = OneCycleLR(
+        optimizer, recipe.rate, recipe.epochs * batches, pct_start=0.2, cycle_momentum=False
+    )
+    for epoch in range(recipe.epochs):
+        order = torch.randperm(len(x), generator=stream(seed, "order", epoch)).to(x.device)
+        for rows in order[: batches * sets].split(sets):
+            members, labels = copies.batch(rows, epoch)
+            context = x[rows][:, None].expand(*members.shape[:3], -1)
+            inputs = _inputs(scaling.theta(members), context, widths[0])
+            stack.descend(inputs.flatten(1, 2), labels.flatten(1), copies.odds)
+            optimizer.step()
+            schedule.step()
+        bar.update(len(copies))
+    return stack.weights[: len(copies)].clone()
+
+
+class _Stack:
+    """Networks of one shape and their gradients, in buffers that are made once.
+
+    Gradients are written out by hand: at this size the tape of autograd, which allocates every
+    intermediate anew, costs more than the products.
+    """
+
+    def __init__(
+        self, initial: Tensor, widths: tuple[int, ...], copies: int, rows: int
+    ) -> None:
+        copies = max(copies, FEWEST_COPIES)
+        tensors = _tensors(initial.expand(copies, -1), widths)
+        # One parameter for the optimizer, layer after layer, so that each is contiguous.
+        self.parameter = torch.nn.Parameter(torch.cat([t.flatten() for t in tensors]))
+        self.parameter.grad = torch.empty_like(self.parameter)
+        shapes = [tensor.shape for tensor in tensors]
+        self.layers = _pairs(_blocks(self.parameter.detach(), shapes))
+        self.gradients = _pairs(_blocks(self.parameter.grad, shapes))
+        self.hidden = [initial.new_empty(copies, rows, width) for width in widths[1:-1]]
+        self.scratch = initial.new_empty(copies * rows * max(widths[1:-1]))
+
+    @property
+    def weights(self) -> Tensor:
+        """All weights, with shape (c, p)."""
+        return torch.cat([tensor.flatten(1) for layer in self.layers for tensor in layer], 1)
+
+    def descend(self, inputs: Tensor, labels: Tensor, odds: int) -> None:
+        """Writes the gradient of the loss of one batch.
+
+        Args:
+            inputs: Network inputs, with shape (c, b, in), or (1, b, in) where shared.
+            labels: Who plays the truth, with shape (c, b), or (1, b) where shared.
+            odds: Rows of class 0 for each row of class 1; the classes weigh the same.
+        """
+        inputs = inputs.expand(len(self.hidden[0]), -1, -1)
+        logits = self._forward(inputs)
+        share = 0.5 * (1 + odds) / inputs.shape[1]
+        weights = torch.where(labels, share, share / odds)
+        self._backward(inputs, _sigmoid(logits).sub_(labels.float()).mul_(weights))
+
+    def _forward(self, inputs: Tensor) -> Tensor:
+        h = inputs
+        for (weight, bias), out in zip(self.layers[:-1], self.hidden, strict=True):
+            h = torch.baddbmm(bias, h, weight, out=out).relu_()
+        return _output(h, *self.layers[-1], self._like(h))
+
+    def _backward(self, inputs: Tensor, slope: Tensor) -> None:
+        """Writes the gradient, given the slope (c, b) of the loss in the logits.
+
+        A hidden layer's buffer takes the slope in its inputs once its values are used up.
+        """
+        top = self.hidden[-1]
+        weight, bias = self.gradients[-1]
+        product = torch.mul(top, slope[..., None], out=self._like(top))
+        torch.sum(product, 1, out=weight[..., 0])
+        torch.sum(slope, 1, keepdim=True, out=bias[..., 0])
+        above = torch.mul(slope[..., None], self.layers[-1][0].mT, out=product)
+        for i in reversed(range(len(self.hidden))):
+            here = self.hidden[i]
+            g = torch.ops.aten.threshold_backward.grad_input(above, here, 0, grad_input=here)
+            weight, bias = self.gradients[i]
+            torch.bmm((self.hidden[i - 1] if i else inputs).mT, g, out=weight)
+            torch.sum(g, 1, keepdim=True, out=bias)
+            if i:
+                above = torch.bmm(g, self.layers[i][0].mT, out=self._like(self.hidden[i - 1]))
+
+    def _like(self, hidden: Tensor) -> Tensor:
+        return self.scratch[: hidden.numel()].view_as(hidden)
+
+
+def _chunk_size(copies: Copies, sets: int, widths: tuple[int, ...]) -> int:
+    """How many copies fit into the cache, or into a share of a GPU's memory."""
+    rows = sets * (1 + copies.odds)
+    weights = sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(widths))
+    each = 4 * (rows * (sum(widths) + max(widths[1:])) + 4 * weights)
+    room = CPU_BYTES if copies.x.device.type == "cpu" else GPU_BYTES
+    return max(4, room // each)
+
+
+def _inputs(theta: Tensor, x: Tensor, width: int) -> Tensor:
+    """Inputs (..., width) from members (..., m) and features (..., d), padded with zeros."""
+    padding = theta.new_zeros(()).expand(*theta.shape[:-1], width - theta.shape[-1] - x.shape[-1])
+    return torch.cat([theta, x, padding], -1)
+
+
+def _initial(widths: tuple[int, ...], padded: tuple[int, ...], seed: int) -> Tensor:
+    """The initial weights (p,) of every copy, uniform in plus or minus fan_in^(-1/2).
+
+    Padding is zero, and stays so: a unit without weights has no gradient.
+    """
+    generator = stream(seed, "weights")
+    weights = torch.zeros(sum((i + 1) * o for i, o in pairwise(padded)))
+    for (fan_in, fan_out), (weight, bias) in zip(
+        pairwise(widths), _pairs(_tensors(weights[None], padded)), strict=True
+    ):
+        for tensor, rows in ((weight, fan_in), (bias, 1)):
+            uniform = 2 * torch.rand(rows, fan_out, generator=generator) - 1
+            tensor[0, :rows, :fan_out] = uniform / math.sqrt(fan_in)
+    return weights
+
+
+def _tensors(weights: Tensor, widths: tuple[int, ...]) -> list[Tensor]:
+    """Views of weights (c, p) as a weight (c, in, out) and a bias (c, 1, out) for each layer."""
+    shapes = [s for i, o in pairwise(widths) for s in ((i, o), (1, o))]
+    parts = weights.split([rows * columns for rows, columns in shapes], 1)
+    return [part.unflatten(1, shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _blocks(flat: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
+    """Views of consecutive parts of a flat tensor."""
+    parts = flat.split([shape.numel() for shape in shapes])
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _pairs(tensors: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(tensors[::2], tensors[1::2], strict=True))
+
+
+def _logits(weights: Tensor, widths: tuple[int, ...], inputs: Tensor) -> Tensor:
+    """Logits (c, s) of networks with weights (c, p) at inputs (1, s, in)."""
+    copies = len(weights)
+    tensors = _tensors(weights.expand(max(copies, FEWEST_COPIES), -1), widths)
+    layers = _pairs([tensor.contiguous() for tensor in tensors])
+    h = inputs.expand(len(layers[0][0]), -1, -1)
+    for weight, bias in layers[:-1]:
+        h = torch.baddbmm(bias, h, weight).relu_()
+    return _output(h, *layers[-1], torch.empty_like(h))[:copies]
+
+
+def _output(h: Tensor, weight: Tensor, bias: Tensor, scratch: Tensor) -> Tensor:
+    """Logits (c, b) from the last hidden layer; faster than a product with one column."""
+    return torch.mul(h, weight.mT, out=scratch).sum(2).add_(bias[..., 0])
+
+
+def _sigmoid(logits: Tensor) -> Tensor:
+    """The logistic function; torch.sigmoid's last bit depends on a number's place in memory."""
+    return logits.neg().exp_().add_(1).reciprocal_()

@@ -1,0 +1,116 @@
+"""Any scikit-learn classifier, cloned and fitted once for each copy."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, clone
+from torch import Tensor
+from tqdm import tqdm
+
+from ..copies import Copies
+from ..randomness import seed_of, stream
+
+__all__ = ["Estimators", "Sklearn"]
+
+Job = tuple[BaseEstimator, np.ndarray, np.ndarray]
+IN_FLIGHT = 64
+
+
+@dataclass(frozen=True)
+class Sklearn:
+    """A scikit-learn classifier or pipeline with ``predict_proba``.
+
+    It sees the columns of theta (or latents) and of x side by side, unscaled; put a scaler into a
+    pipeline if it needs one. Where its `random_state` is None it is fixed, to the same number for
+    every copy, so that all copies are treated by the same function.
+
+    Args:
+        estimator: An instance; it is cloned, never fitted itself.
+        executor: Runs the fits, for instance a :class:`concurrent.futures.ProcessPoolExecutor`; one
+            after the other if None. Does not change results.
+
+    Example:
+        >>> from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+        >>> Sklearn(QuadraticDiscriminantAnalysis())
+        Sklearn(estimator=QuadraticDiscriminantAnalysis())
+    """
+
+    estimator: BaseEstimator
+    executor: Executor | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.estimator, type) or not hasattr(self.estimator, "predict_proba"):
+            raise TypeError(
+                "estimator: expected an instance of a scikit-learn classifier with "
+                f"predict_proba; got {self.estimator!r}."
+            )
+
+    def fit(self, copies: Copies, seed: int) -> "Estimators":
+        """Fits one clone for each copy."""
+        estimator = _seeded(self.estimator, seed)
+        jobs = ((estimator, *_table(copies, i)) for i in range(len(copies)))
+        fits = map(_fit, jobs) if self.executor is None else _spread(self.executor, jobs)
+        bar = tqdm(fits, total=len(copies), desc="training", unit="fit", disable=None)
+        return Estimators(tuple(bar), copies.odds)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimators:
+    """Fitted estimators, one for each copy.
+
+    Args:
+        estimators: The estimators.
+        odds: Rows of class 0 for each row of class 1 that they have seen.
+    """
+
+    estimators: tuple[Any, ...]
+    odds: int
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
+        o, s, _ = theta.shape
+        rows = torch.cat([theta, x[:, None].expand(-1, s, -1)], -1).flatten(0, 1).cpu().numpy()
+        seen = np.stack([estimator.predict_proba(rows)[:, 1] for estimator in self.estimators])
+        # From the odds of the training rows to even odds.
+        even = self.odds * seen / (self.odds * seen + 1 - seen)
+        return torch.from_numpy(even).reshape(-1, o, s).swapaxes(0, 1).to(theta)
+
+
+def _seeded(estimator: BaseEstimator, seed: int) -> BaseEstimator:
+    state = seed_of(stream(seed, "random_state")) % 2**31
+    free = {
+        name: state
+        for name, value in estimator.get_params().items()
+        if name.split("__")[-1] == "random_state" and value is None
+    }
+    return clone(estimator).set_params(**free)
+
+
+def _spread(executor: Executor, jobs: Iterable[Job]) -> Iterator[BaseEstimator]:
+    """Fits in order, with a few jobs in flight: a table is not made before it is needed."""
+    waiting: deque[Future[BaseEstimator]] = deque()
+    try:
+        for job in jobs:
+            waiting.append(executor.submit(_fit, job))
+            if len(waiting) >= IN_FLIGHT:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _table(copies: Copies, copy: int) -> tuple[np.ndarray, np.ndarray]:
+    theta, x, labels = copies.rows(copy)
+    return torch.cat([theta, x], 1).cpu().numpy(), labels.long().cpu().numpy()
+
+
+def _fit(job: Job) -> BaseEstimator:
+    estimator, table, labels = job
+    return clone(estimator).fit(table, labels)

@@ -1,0 +1,1 @@
+"""Diagnostics: samples in, a frozen result with its null inside out."""

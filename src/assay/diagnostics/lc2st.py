@@ -1,0 +1,142 @@
+r"""The local classifier two-sample test, in parameter space and in latent space.
+
+A classifier is trained to tell draws :math:`(\theta, x)` of the joint (class 1) from
+:math:`(\theta_q, x)` with :math:`\theta_q \sim q(\cdot \mid x)` (class 0). Its Bayes-optimal
+probability is
+
+.. math:: d^*(\theta, x) = \frac{p(\theta \mid x)}{p(\theta \mid x) + q(\theta \mid x)},
+
+which is 1/2 for every theta if and only if q is right at x. Evaluated at draws of q at an
+observation x_o it tells how far q is from the truth there, without any draw of the truth there. For
+a normalizing flow the same is done with the latents :math:`T^{-1}(\theta; x)` against the base.
+
+Reference: Linhart, Gramfort and Rodrigues 2023, *L-C2ST: Local Diagnostics for Posterior
+Approximations in Simulation-Based Inference*, Algorithms 1 to 4.
+"""
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from ..classifiers.mlp import MLP
+from ..copies import Classifier, Scores
+from ..nulls import Exchange, KnownBase, Null
+from ..randomness import Seed, seed_of
+from ..results import LocalResult
+from ..samples import Calibration, Draws
+from ..statistics import Statistic, mse0
+
+__all__ = ["LC2ST", "lc2st"]
+
+
+def lc2st(
+    calibration: Calibration,
+    classifier: Classifier | None = None,
+    null: Null | None = None,
+    statistic: Statistic = mse0,
+    seed: Seed = 0,
+) -> "LC2ST":
+    """Trains a local test: the data and all its nulls together.
+
+    Args:
+        calibration: Pairs of the joint with draws of q, or latents.
+        classifier: The classifier; an :class:`assay.MLP` by default.
+        null: How null copies are made; by default :class:`assay.Exchange` in parameter space and
+            :class:`assay.KnownBase` in latent space.
+        statistic: A function of class probabilities, see :mod:`assay.statistics`.
+        seed: An int or a generator. The same seed gives the same test.
+
+    Returns:
+        A test that can be asked at any observation.
+
+    Example:
+        >>> theta, noise, z = torch.randn(3, 200, 1, generator=torch.Generator().manual_seed(0))
+        >>> x = theta + noise
+        >>> calibration = Calibration(theta, x, x / 2 + 0.7 * z)
+        >>> test = lc2st(calibration, MLP(epochs=2), Exchange(19))
+        >>> x_o = torch.ones(1)
+        >>> result = test(Draws(x_o, x_o / 2 + 0.7 * z))
+        >>> bool(0 < result.pvalue <= 1)
+        True
+    """
+    classifier = MLP() if classifier is None else classifier
+    if null is None:
+        null = Exchange() if calibration.base is None else KnownBase()
+    seed = seed_of(seed)
+    scores = null.train(calibration, classifier, seed)
+    return LC2ST(calibration, classifier, null, statistic, seed, scores)
+
+
+@dataclass(frozen=True, eq=False)
+class LC2ST:
+    """A trained local test; call it with :class:`assay.Draws`.
+
+    Args:
+        calibration: What it was trained on.
+        classifier: The recipe of its scores.
+        null: How its null copies were made.
+        statistic: The function of class probabilities it compares.
+        seed: The seed it was trained with.
+        scores: The fitted classifier of data and nulls.
+    """
+
+    calibration: Calibration
+    classifier: Classifier
+    null: Null
+    statistic: Statistic
+    seed: int
+    scores: Scores
+
+    def __call__(self, draws: Draws) -> LocalResult:
+        """Tests q at one observation or many.
+
+        Args:
+            draws: The observation x_o and draws of q there.
+        """
+        observed = self.calibration.observe(draws, self.seed)
+        probabilities = self.scores(observed.draws, observed.features).cpu().numpy()
+        statistics = np.asarray(self.statistic(probabilities))
+        if statistics.shape != probabilities.shape[:2]:
+            raise ValueError(
+                "statistic: expected a function that maps probabilities (..., s) to (...); got "
+                f"{statistics.shape} from {probabilities.shape}."
+            )
+        axis = 0 if observed.single else slice(None)
+        theta = None if observed.theta is None else observed.theta.cpu().numpy()[axis]
+        return LocalResult(
+            statistic=statistics[axis, ..., 0],
+            null=statistics[axis, ..., 1:],
+            probabilities=probabilities[axis, ..., 0, :],
+            null_probabilities=probabilities[axis, ..., 1:, :],
+            x=observed.x.cpu().numpy()[axis],
+            draws=observed.draws.cpu().numpy()[axis],
+            theta=theta,
+            hypothesis=self.null.hypothesis,
+            settings=self.settings,
+        )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings and versions that made this test, as plain values."""
+        latent = self.calibration.base is not None
+        return {
+            "test": "ℓ-C2ST-NF" if latent else "ℓ-C2ST",
+            "n": len(self.calibration),
+            "m": self.calibration.m,
+            "k": self.calibration.k,
+            "d": self.calibration.features.shape[1],
+            "space": self.calibration.space,
+            "classifier": repr(self.classifier),
+            "null": repr(self.null),
+            "statistic": getattr(self.statistic, "__name__", repr(self.statistic)),
+            "seed": self.seed,
+            "device": str(self.calibration.theta.device),
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("assay", "torch", "numpy")},
+        }
+
+    def __repr__(self) -> str:
+        return f"LC2ST({self.calibration!r}, {self.classifier!r}, {self.null!r}, seed={self.seed})"

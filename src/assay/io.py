@@ -1,0 +1,161 @@
+"""Calibrations, fitted tests and results to files and back: NumPy arrays and JSON, never pickle.
+
+A file is an ``.npz`` archive: its arrays hold the numbers, and a JSON text named ``assay`` the
+structure around them. Functions cannot be stored; an embedding or a flow must be given again when a
+file that was made with one is loaded.
+"""
+
+import json
+import os
+import tempfile
+import zipfile
+from dataclasses import fields, is_dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import statistics
+from .bases import Foreign, StandardNormal
+from .classifiers.mlp import MLP, Networks
+from .classifiers.scaling import Scaling
+from .curves import PPCurve
+from .diagnostics.lc2st import LC2ST
+from .nulls import Exchange, FittedNull, FreePermutation, Joined, KnownBase
+from .results import LocalResult
+from .samples import Calibration, Draws
+
+__all__ = ["load", "save"]
+
+FORMAT = 1
+CLASSES: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        *(Calibration, Draws, StandardNormal),
+        *(Exchange, FittedNull, FreePermutation, Joined, KnownBase),
+        *(MLP, Networks, Scaling),
+        *(LC2ST, LocalResult, PPCurve),
+    )
+}
+STATISTICS = {name: getattr(statistics, name) for name in statistics.__all__ if name.islower()}
+# What a file cannot hold, and the argument of `load` that brings it back.
+FOREIGN = ("embed", "flow", "statistic")
+
+
+def save(obj: Any, path: str | os.PathLike[str]) -> None:
+    """Saves a calibration, draws, a fitted test or null, or a result.
+
+    The file appears whole or not at all.
+
+    Args:
+        obj: What to save.
+        path: The file to write; the usual ending is ``.npz``.
+
+    Example:
+        >>> draws = Draws([0.5, 1.0], torch.zeros(100, 2))
+        >>> path = Path(tempfile.mkdtemp()) / "draws.npz"
+        >>> save(draws, path)
+        >>> load(path)
+        Draws(x=(2,), theta=(100, 2))
+    """
+    if type(obj).__name__ not in CLASSES:
+        raise TypeError(
+            f"obj: expected one of {', '.join(sorted(CLASSES))}; got {type(obj).__name__}."
+        )
+    arrays: dict[str, np.ndarray] = {}
+    content = _encode(obj, "", arrays)
+    header = {"format": FORMAT, "version": version("assay"), "content": content}
+    arrays["assay"] = np.array(json.dumps(header))
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def load(path: str | os.PathLike[str], **given: Any) -> Any:
+    """Loads what :func:`save` wrote.
+
+    Args:
+        path: The file.
+        given: The functions that a file cannot hold, where it was made with them: `embed`, `flow`,
+            or a `statistic` that is not one of this library's.
+    """
+    unknown = set(given) - set(FOREIGN)
+    if unknown:
+        raise TypeError(f"load: expected among {FOREIGN}; got {sorted(unknown)}.")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(str(arrays.pop("assay")))
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+        raise ValueError(f"path: expected a file that assay.save wrote; got {path}.") from error
+    if header["format"] != FORMAT:
+        raise ValueError(
+            f"path: expected format {FORMAT}; got {header['format']}, written by assay "
+            f"{header['version']}. Install a version that reads it."
+        )
+    return _decode(header["content"], arrays, given)
+
+
+def _encode(value: Any, key: str, arrays: dict[str, np.ndarray]) -> Any:
+    """A JSON tree for a value; arrays are put aside under their place in the tree."""
+    if isinstance(value, torch.Tensor | np.ndarray | np.generic):
+        tensor = isinstance(value, torch.Tensor)
+        arrays[key] = value.cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        return {"tensor" if tensor else "array": key}
+    if type(value) in CLASSES.values():
+        parts = {f.name: getattr(value, f.name) for f in fields(value)}
+        tree = {name: _encode(part, f"{key}/{name}", arrays) for name, part in parts.items()}
+        return {"class": type(value).__name__, "fields": tree}
+    if isinstance(value, dict):
+        return {"dict": {k: _encode(v, f"{key}/{k}", arrays) for k, v in value.items()}}
+    if isinstance(value, tuple | list):
+        return {"tuple": [_encode(v, f"{key}/{i}", arrays) for i, v in enumerate(value)]}
+    if value in STATISTICS.values():
+        return {"statistic": value.__name__}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    name = "flow" if isinstance(value, Foreign) else key.rsplit("/", 1)[-1]
+    if name in FOREIGN:
+        return {"foreign": name}
+    raise TypeError(
+        f"obj{key.replace('/', '.')}: expected something that can be saved without pickle; got "
+        f"{type(value).__name__}. Save its results instead."
+    )
+
+
+def _decode(tree: Any, arrays: dict[str, np.ndarray], given: dict[str, Any]) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    (kind, content), *rest = tree.items()
+    match kind:
+        case "tensor":
+            return torch.from_numpy(arrays[content])
+        case "array":
+            return arrays[content]
+        case "dict":
+            return {k: _decode(v, arrays, given) for k, v in content.items()}
+        case "tuple":
+            return tuple(_decode(v, arrays, given) for v in content)
+        case "statistic":
+            return STATISTICS[content]
+        case "foreign":
+            return _foreign(content, given)
+    parts = {k: _decode(v, arrays, given) for k, v in tree["fields"].items()}
+    return CLASSES[content](**parts)
+
+
+def _foreign(name: str, given: dict[str, Any]) -> Any:
+    if given.get(name) is None:
+        raise ValueError(
+            f"{name}: expected the one this file was made with, as load(path, {name}=...); a file "
+            "cannot hold it."
+        )
+    return given[name]

@@ -1,0 +1,254 @@
+r"""Nulls: how the data could have looked if q were right.
+
+Under the **global null** q = p at almost every x. The nulls below are exact for it: with
+:math:`T_0, \dots, T_H` one and the same function of the data and of H null copies,
+:math:`p = (1 + \#\{T_h \ge T_0\}) / (1 + H)` is at most :math:`\alpha` with probability at most
+:math:`\alpha`, for every sample size and classifier. Evaluated at x_o they say whether the error of
+q shows *there*; a classifier smooths errors from elsewhere into x_o, so a rejection is evidence
+against q as seen through x_o.
+
+A null is a value with ``train(calibration, classifier, seed)``, which returns the
+:class:`~assay.copies.Scores` of data and nulls. One that depends on x_o returns scores that train
+when they are asked.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from .copies import Classifier, Copies, Redrawn, Relabelled, Scores
+from .door import check_count
+from .randomness import Seed, seed_of, stream
+from .samples import Calibration
+
+__all__ = ["Exchange", "FittedNull", "FreePermutation", "KnownBase", "Null"]
+
+GLOBAL = "q(theta | x) = p(theta | x) at almost every x, seen through x_o"
+
+
+class Null(Protocol):
+    """How null copies are made, and which hypothesis they stand for."""
+
+    @property
+    def n(self) -> int:
+        """The number of null copies H."""
+
+    @property
+    def hypothesis(self) -> str:
+        """What a small p-value speaks against."""
+
+    def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> Scores:
+        """Fits the data, first, and its null copies."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """The truth and the k draws of q at the same x are exchangeable if q is right.
+
+    A copy chooses which of the k + 1 plays the truth, uniformly and independently at every x. The
+    observations stay with their sets, so both classes keep the same x, as in the data.
+
+    Args:
+        n: The number of null copies.
+
+    Example:
+        >>> Exchange(99)
+        Exchange(n=99)
+    """
+
+    n: int = 199
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n)
+
+    @property
+    def hypothesis(self) -> str:
+        """What a small p-value speaks against."""
+        return GLOBAL
+
+    def copies(self, calibration: Calibration, seed: int) -> Relabelled:
+        """The data, and n exchanges of it."""
+        members = _members(calibration)
+        n, r, _ = members.shape
+
+        def relabel(h: int) -> Tensor:
+            truth = torch.zeros(n, dtype=torch.int64)
+            if h:
+                truth = torch.randint(r, (n,), generator=stream(seed, "null", h))
+            return torch.nn.functional.one_hot(truth, r).bool()
+
+        return Relabelled(members, calibration.features, relabel, range(self.n + 1))
+
+    def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> Scores:
+        """Fits the data, first, and its null copies."""
+        return classifier.fit(self.copies(calibration, seed), seed)
+
+
+@dataclass(frozen=True)
+class FreePermutation:
+    """The labels of all rows are permuted freely, as in Algorithm 1 of the paper.
+
+    This breaks the pairing: in a copy the classes no longer share the same x, so null classifiers
+    can learn chance imbalances of x that the data cannot have. It is valid but conservative, the
+    more so the more dimensions x has; :class:`Exchange` is exact. Kept for reproduction.
+
+    Args:
+        n: The number of null copies.
+    """
+
+    n: int = 199
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n)
+
+    @property
+    def hypothesis(self) -> str:
+        """What a small p-value speaks against."""
+        return GLOBAL
+
+    def copies(self, calibration: Calibration, seed: int) -> Relabelled:
+        """The data, and n permutations of its labels."""
+        members = _members(calibration)
+        n, r, _ = members.shape
+        data = torch.zeros(n, r, dtype=torch.bool)
+        data[:, 0] = True
+
+        def relabel(h: int) -> Tensor:
+            if h == 0:
+                return data
+            order = torch.randperm(n * r, generator=stream(seed, "null", h))
+            return data.flatten()[order].reshape(n, r)
+
+        return Relabelled(members, calibration.features, relabel, range(self.n + 1))
+
+    def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> Scores:
+        """Fits the data, first, and its null copies."""
+        return classifier.fit(self.copies(calibration, seed), seed)
+
+
+@dataclass(frozen=True)
+class KnownBase:
+    """In latent space the truths are draws of the base if q is right.
+
+    A copy replaces the latents of the truths by base draws; class 0 is the base itself, with fresh
+    draws in every epoch. These are Algorithms 3 and 4 of the paper with two repairs: data and nulls
+    are treated by the same function, and no null is evaluated on draws it was trained on.
+
+    The null copies know x but neither q nor the data, so they can be fitted once, saved, and
+    reused for every flow of the same task: see :meth:`fit`.
+
+    Args:
+        n: The number of null copies.
+    """
+
+    n: int = 199
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n)
+
+    @property
+    def hypothesis(self) -> str:
+        """What a small p-value speaks against."""
+        return GLOBAL
+
+    def copies(self, calibration: Calibration, seed: int) -> Redrawn:
+        """The data, and n copies whose truths are base draws."""
+        if calibration.base is None:
+            raise ValueError(
+                "null: expected a calibration in latent space for KnownBase; got parameters. "
+                "Use calibration.to_latent(flow), or the null Exchange(n)."
+            )
+        base, z, x = calibration.base, calibration.theta, calibration.features
+        return Redrawn(z, x, base, seed, range(self.n + 1))
+
+    def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> Scores:
+        """Fits the data, first, and its null copies."""
+        return classifier.fit(self.copies(calibration, seed), seed)
+
+    def fit(
+        self, calibration: Calibration, classifier: Classifier, seed: Seed = 0
+    ) -> "FittedNull":
+        """Fits the null copies alone, for every flow of a task with these observations.
+
+        Args:
+            calibration: Any latent calibration of the task; only its x and base are used.
+            classifier: The classifier of the tests to come.
+            seed: The seed of the tests to come.
+        """
+        seed = seed_of(seed)
+        scores = classifier.fit(self.copies(calibration, seed)[1:], seed)
+        return FittedNull(self, classifier, seed, calibration.features, scores)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedNull:
+    """Null copies that are fitted already; a test that takes it fits the data alone.
+
+    The result is that of a test that fits everything together, bit for bit.
+
+    Args:
+        null: How the copies were made.
+        classifier: The classifier they were fitted with.
+        seed: The seed they were fitted with.
+        x: Features of the observations, with shape (n, d).
+        scores: The fitted copies.
+    """
+
+    null: KnownBase
+    classifier: Classifier
+    seed: int
+    x: Tensor
+    scores: Scores
+
+    @property
+    def n(self) -> int:
+        """The number of null copies."""
+        return self.null.n
+
+    @property
+    def hypothesis(self) -> str:
+        """What a small p-value speaks against."""
+        return self.null.hypothesis
+
+    def __repr__(self) -> str:
+        return f"FittedNull({self.null!r}, {self.classifier!r}, seed={self.seed})"
+
+    def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> Scores:
+        """Fits the data and puts the fitted nulls behind it."""
+        given = {"classifier": (classifier, self.classifier), "seed": (seed, self.seed)}
+        for name, (got, expected) in given.items():
+            if got != expected:
+                raise ValueError(
+                    f"{name}: expected {expected!r}, with which the null was fitted; got {got!r}."
+                )
+        x = self.x.to(calibration.features)
+        if x.shape != calibration.features.shape or not torch.equal(x, calibration.features):
+            raise ValueError(
+                "calibration: expected the observations x with which the null was fitted, row by "
+                "row; got others. A null can be reused for other flows, not for other x."
+            )
+        return Joined(classifier.fit(self.null.copies(calibration, seed)[:1], seed), self.scores)
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Scores of two groups of copies, one behind the other."""
+
+    first: Scores
+    second: Scores
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
+        return torch.cat([self.first(theta, x), self.second(theta, x)], 1)
+
+
+def _members(calibration: Calibration) -> Tensor:
+    """The truth, first, and the draws of q at the same x, with shape (n, k + 1, m)."""
+    if calibration.theta_q is None:
+        raise ValueError(
+            "null: expected a calibration with draws theta_q of q; got latents. Use "
+            "KnownBase(n), or a calibration in parameter space."
+        )
+    return torch.cat([calibration.theta[:, None], calibration.theta_q], 1)

@@ -1,0 +1,363 @@
+r"""What a test looks at: calibration pairs with draws of q, and draws of q at an observation.
+
+A calibration pair is a draw of the joint, :math:`\theta \sim p(\theta)`,
+:math:`x \sim p(x \mid \theta)`, so that given x, theta is a draw of the true posterior. Beside it
+stand k draws :math:`\theta_q \sim q(\cdot \mid x)` of the approximation under test.
+
+**Class roles**, as in the paper and everywhere in this library: class 0 is q, class 1 is the
+truth, and a class probability is :math:`d = P(\text{class } 1)`.
+
+In **latent space** the truths are :math:`z = T^{-1}(\theta; x)` for a flow T, and class 0 is the
+flow's base distribution, which is known and needs no draws to be stored.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .bases import Base, StandardNormal, as_base
+from .door import as_device, as_tensors, check_count, check_finite
+from .flows import Flow, check_inverse, check_own, flow_sample, flow_to_base
+from .randomness import Seed, seed_of, stream
+
+__all__ = ["Calibration", "Draws", "Embed", "Observed"]
+
+Embed = Callable[[Tensor], Any]
+
+FEWEST_ROWS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    r"""Pairs of the joint, with k draws of q at every x.
+
+    Args:
+        theta: The true parameters, with shape (n, m).
+        x: The observations they produced, with shape (n, ...).
+        theta_q: Draws of :math:`q(\cdot \mid x)`, with shape (n, m) or (n, k, m).
+        embed: Turns observations (n, ...) into features (n, d), for images, series or sets;
+            without it, observations are flattened.
+
+    NumPy arrays, torch tensors, JAX arrays and nested lists are accepted; integers become
+    floating point. Device and precision follow what is given.
+
+    Example:
+        >>> theta, noise = torch.randn(2, 100, 3, generator=torch.Generator().manual_seed(0))
+        >>> Calibration(theta, theta + noise, (theta + noise) / 2)
+        Calibration(n=100, m=3, k=1, x=(3,), space='parameters')
+    """
+
+    theta: Tensor
+    x: Tensor
+    theta_q: Tensor | None
+    embed: Embed | None = None
+    base: Base | None = field(default=None, kw_only=True)
+    flow: Flow | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        given = {"theta": self.theta, "x": self.x, "theta_q": self.theta_q}
+        arrays = as_tensors({k: v for k, v in given.items() if v is not None})
+        if "theta_q" not in arrays and self.base is None:
+            raise ValueError(
+                "theta_q: expected draws of q with shape (n, m) or (n, k, m); got None. "
+                "For latents of a flow use Calibration.from_base(z, x)."
+            )
+        arrays = _shaped(arrays)
+        for name, array in arrays.items():
+            check_finite(name, array)
+            object.__setattr__(self, name, array)
+        if self.base is not None:
+            object.__setattr__(self, "base", as_base(self.base, self.theta.shape[1]))
+        _ = self.features
+
+    @classmethod
+    def from_base(
+        cls, z: Any, x: Any, base: Any = None, *, embed: Embed | None = None
+    ) -> "Calibration":
+        r"""Latents of the truths that were transformed already.
+
+        Args:
+            z: The latents :math:`T^{-1}(\theta; x)`, with shape (n, m).
+            x: The observations, with shape (n, ...).
+            base: The base distribution; a standard normal by default.
+            embed: As in :class:`Calibration`.
+
+        Example:
+            >>> z, x = torch.randn(2, 100, 3, generator=torch.Generator().manual_seed(0))
+            >>> Calibration.from_base(z, x)
+            Calibration(n=100, m=3, k=None, x=(3,), space='latent')
+        """
+        z = as_tensors({"z": z})["z"]
+        if z.ndim != 2:
+            raise ValueError(f"z: expected shape (n, m); got {tuple(z.shape)}.")
+        return cls(z, x, None, embed, base=base or StandardNormal(z.shape[1]))
+
+    @classmethod
+    def drop_invalid(
+        cls, theta: Any, x: Any, theta_q: Any, embed: Embed | None = None
+    ) -> "Calibration":
+        """Builds a calibration from the rows in which everything is finite.
+
+        Whether dropping is harmless is for the user to judge: if simulations fail more often for
+        some parameters than for others, the calibration is conditioned on success.
+
+        Example:
+            >>> theta = torch.arange(60.0).reshape(20, 3)
+            >>> theta[4, 1] = torch.nan
+            >>> len(Calibration.drop_invalid(theta, theta, theta))
+            19
+        """
+        arrays = _shaped(as_tensors({"theta": theta, "x": x, "theta_q": theta_q}))
+        keep = torch.stack([a.isfinite().flatten(1).all(1) for a in arrays.values()]).all(0)
+        return cls(*(a[keep] for a in arrays.values()), embed=embed)
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def __repr__(self) -> str:
+        return (
+            f"Calibration(n={len(self)}, m={self.m}, k={self.k}, "
+            f"x={tuple(self.x.shape[1:])}, space={self.space!r})"
+        )
+
+    @property
+    def m(self) -> int:
+        """The number of parameters."""
+        return self.theta.shape[1]
+
+    @property
+    def k(self) -> int | None:
+        """The number of draws of q at each x; None in latent space, where q is the base."""
+        return None if self.theta_q is None else self.theta_q.shape[1]
+
+    @property
+    def space(self) -> str:
+        """Either ``'parameters'`` or ``'latent'``."""
+        return "parameters" if self.base is None else "latent"
+
+    @cached_property
+    def features(self) -> Tensor:
+        """What a classifier sees of x, with shape (n, d)."""
+        return _features(self.x, self.embed)
+
+    def to_latent(self, flow: Flow, seed: Seed = 0) -> "Calibration":
+        r"""The same pairs in the base space of a flow, :math:`z = T^{-1}(\theta; x)`.
+
+        The flow is first asked for a handful of draws, which its own inverse must map back to its
+        base. So must the calibration's `theta_q`, if any: draws that were truncated to the prior,
+        or tempered, belong to another q than the flow's inverse, and mixing the two would test
+        neither.
+
+        Args:
+            flow: The flow.
+            seed: Chooses the handful that is checked.
+        """
+        if self.base is not None:
+            raise ValueError("calibration: expected parameters; got latents already.")
+        base = as_base(flow.base, self.m)
+        rows = torch.randperm(len(self), generator=stream(seed_of(seed), "handful"))
+        check_inverse(flow, base, self.x[rows], stream(seed_of(seed), "flow"))
+        if self.theta_q is not None:
+            check_own(flow, base, self.theta_q[rows, 0], self.x[rows])
+        z = flow_to_base(flow, self.theta, self.x)
+        return Calibration(z, self.x, None, self.embed, base=base, flow=flow)
+
+    def subset(self, rows: Any) -> "Calibration":
+        """The calibration of some rows.
+
+        Args:
+            rows: Indices or a boolean mask over the n rows.
+        """
+        rows = torch.as_tensor(np.asarray(rows), device=self.theta.device)
+        theta_q = None if self.theta_q is None else self.theta_q[rows]
+        return replace(self, theta=self.theta[rows], x=self.x[rows], theta_q=theta_q)
+
+    def split(self, share: float = 0.5, seed: Seed = 0) -> tuple["Calibration", "Calibration"]:
+        """Two disjoint random parts.
+
+        Args:
+            share: The share of rows in the first part.
+            seed: Chooses the rows.
+        """
+        if not 0 < share < 1:
+            raise ValueError(f"share: expected a number between 0 and 1; got {share}.")
+        order = torch.randperm(len(self), generator=stream(seed_of(seed), "split"))
+        cut = round(share * len(self))
+        return self.subset(order[:cut]), self.subset(order[cut:])
+
+    def to(self, device: str | torch.device) -> "Calibration":
+        """The same calibration on another device, where tests will then train.
+
+        Args:
+            device: For instance ``"cpu"`` or ``"cuda"``.
+        """
+        device = as_device(device)
+        theta_q = None if self.theta_q is None else self.theta_q.to(device)
+        return replace(self, theta=self.theta.to(device), x=self.x.to(device), theta_q=theta_q)
+
+    def observe(self, draws: "Draws", seed: int = 0) -> "Observed":
+        """Checks draws against this calibration and brings them into its space.
+
+        Args:
+            draws: One observation or many.
+            seed: Makes the base draws where `draws` holds no parameters.
+        """
+        return _observe(self, draws, seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    r"""An observation with draws of q there; the two travel together.
+
+    Args:
+        x: One observation, with shape (...,), or many, with shape (o, ...).
+        theta: Draws of :math:`q(\cdot \mid x)`, with shape (s, m) or (o, s, m). Not needed in
+            latent space, where the test makes its own.
+        n: The number of draws per observation that a test in latent space makes.
+
+    Example:
+        >>> Draws([0.5, 1.0], torch.zeros(100, 2))
+        Draws(x=(2,), theta=(100, 2))
+    """
+
+    x: Tensor
+    theta: Tensor | None = None
+    n: int = 1000
+
+    def __post_init__(self) -> None:
+        given = {"x": self.x, "theta": self.theta}
+        arrays = as_tensors({k: v for k, v in given.items() if v is not None})
+        for name, array in arrays.items():
+            check_finite(name, array)
+            object.__setattr__(self, name, array)
+        if self.theta is not None:
+            if self.theta.ndim not in (2, 3):
+                raise ValueError(
+                    f"theta: expected shape (s, m) or (o, s, m); got {tuple(self.theta.shape)}."
+                )
+            object.__setattr__(self, "n", self.theta.shape[-2])
+        check_count("n", self.n)
+
+    def __repr__(self) -> str:
+        theta = self.n if self.theta is None else tuple(self.theta.shape)
+        return f"Draws(x={tuple(self.x.shape)}, theta={theta})"
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """Draws that were checked against a calibration, o observations at a time.
+
+    Args:
+        x: The observations as given, with shape (o, ...).
+        features: What a classifier sees of them, with shape (o, d).
+        draws: Draws of q in the space of the calibration, with shape (o, s, m).
+        theta: The same in parameter units, or None where no flow can tell.
+        single: Whether one observation was given without a leading axis.
+    """
+
+    x: Tensor
+    features: Tensor
+    draws: Tensor
+    theta: Tensor | None
+    single: bool
+
+
+def _shaped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Checks the shapes of a calibration; `theta_q` leaves with shape (n, k, m)."""
+    theta, x, theta_q = arrays["theta"], arrays["x"], arrays.get("theta_q")
+    if theta.ndim != 2:
+        raise ValueError(
+            f"theta: expected shape (n, m); got {tuple(theta.shape)}. "
+            "For a single parameter use theta.reshape(-1, 1)."
+        )
+    n, m = theta.shape
+    if n < FEWEST_ROWS:
+        raise ValueError(
+            f"theta: expected at least {FEWEST_ROWS} rows; got {n}. "
+            "A local test begins to see something near a thousand."
+        )
+    if x.ndim < 2 or len(x) != n:
+        raise ValueError(
+            f"x: expected shape ({n}, ...), one row for each row of theta; got {tuple(x.shape)}."
+        )
+    if theta_q is None:
+        return arrays
+    if theta_q.ndim == 2:
+        theta_q = theta_q[:, None]
+    if theta_q.ndim != 3 or len(theta_q) != n or theta_q.shape[2] != m:
+        got = tuple(arrays["theta_q"].shape)
+        hint = " Samples-first draws need theta_q.swapaxes(0, 1)." if n in got[1:] else ""
+        raise ValueError(f"theta_q: expected shape ({n}, {m}) or ({n}, k, {m}); got {got}.{hint}")
+    return arrays | {"theta_q": theta_q}
+
+
+def _features(x: Tensor, embed: Embed | None) -> Tensor:
+    """Embeds or flattens observations (n, ...) to (n, d)."""
+    if embed is None:
+        return x.flatten(1)
+    with torch.no_grad():
+        features = as_tensors({"embed(x)": embed(x)})["embed(x)"].to(x.device)
+    if features.ndim != 2 or len(features) != len(x):
+        raise ValueError(
+            f"embed: expected features with shape ({len(x)}, d); got {tuple(features.shape)}."
+        )
+    check_finite("embed(x)", features)
+    return features
+
+
+def _observe(calibration: Calibration, draws: Draws, seed: int) -> Observed:
+    x, single = _observations(calibration, draws)
+    features = _features(x, calibration.embed)
+    if calibration.base is None:
+        theta = _parameters(calibration, draws, len(x))
+        return Observed(x, features, theta, theta, single)
+    flow = calibration.flow
+    if flow is None and draws.theta is not None:
+        raise ValueError(
+            "draws: expected no theta, since this calibration holds latents without their flow; "
+            "use Draws(x_o), which evaluates on base draws, or calibration.to_latent(flow)."
+        )
+    if flow is None:
+        base = calibration.base.sample(draws.n, stream(seed, "evaluation")).to(calibration.theta)
+        return Observed(x, features, base.expand(len(x), -1, -1), None, single)
+    if draws.theta is not None:
+        theta = _parameters(calibration, draws, len(x))
+    else:
+        streams = [stream(seed, "evaluation", i) for i in range(len(x))]
+        pairs = zip(x, streams, strict=True)
+        theta = torch.stack([flow_sample(flow, site, draws.n, g) for site, g in pairs])
+    sites = x.repeat_interleave(draws.n, 0)
+    z = flow_to_base(flow, theta.flatten(0, 1), sites).reshape(theta.shape)
+    return Observed(x, features, z, theta, single)
+
+
+def _observations(calibration: Calibration, draws: Draws) -> tuple[Tensor, bool]:
+    shape = calibration.x.shape[1:]
+    x = draws.x.to(calibration.x)
+    single = x.shape == shape
+    if not single and x.shape[1:] != shape:
+        raise ValueError(
+            f"x_o: expected shape {tuple(shape)} for one observation or (o, "
+            f"{', '.join(map(str, shape))}) for many, as in the calibration; got {tuple(x.shape)}."
+        )
+    return (x[None] if single else x), single
+
+
+def _parameters(calibration: Calibration, draws: Draws, observations: int) -> Tensor:
+    if draws.theta is None:
+        raise ValueError(
+            "draws: expected Draws(x_o, theta_o) with draws of q at x_o; got no theta."
+        )
+    theta = draws.theta.to(calibration.theta)
+    theta = theta[None] if theta.ndim == 2 else theta
+    if len(theta) != observations or theta.shape[2] != calibration.m:
+        raise ValueError(
+            f"theta_o: expected shape ({observations}, s, {calibration.m}) for {observations} "
+            f"observation(s) of {calibration.m} parameter(s); got {tuple(draws.theta.shape)}."
+        )
+    return theta
