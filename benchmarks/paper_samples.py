@@ -1,10 +1,11 @@
 """The published samples of the paper's authors, where a copy of them lies beside the project.
 
 The samples carry no licence and are not part of the project; benchmarks that need them look for
-``../shared/data/paper`` and say so when it is absent.
+``../shared/data/paper``, or where ``ASSAY_PAPER_SAMPLES`` says, and say so when it is absent.
 """
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ import numpy as np
 
 import assay
 
-FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data" / "paper"
+BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data" / "paper"
+FOLDER = Path(os.environ.get("ASSAY_PAPER_SAMPLES", BESIDE))
 
 
 def require() -> None:

@@ -11,3 +11,4 @@ from .nulls import FreePermutation as FreePermutation
 from .nulls import KnownBase as KnownBase
 from .samples import Calibration as Calibration
 from .samples import Draws as Draws
+from .version import __version__ as __version__

@@ -10,7 +10,6 @@ import os
 import tempfile
 import zipfile
 from dataclasses import fields, is_dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from .diagnostics.lc2st import LC2ST
 from .nulls import Exchange, FittedNull, FreePermutation, Joined, KnownBase
 from .results import LocalResult
 from .samples import Calibration, Draws
+from .version import __version__
 
 __all__ = ["load", "save"]
 
@@ -66,7 +66,7 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
         )
     arrays: dict[str, np.ndarray] = {}
     content = _encode(obj, "", arrays)
-    header = {"format": FORMAT, "version": version("assay"), "content": content}
+    header = {"format": FORMAT, "version": __version__, "content": content}
     arrays["assay"] = np.array(json.dumps(header))
     target = Path(path)
     handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".part")

@@ -16,10 +16,10 @@ Approximations in Simulation-Based Inference*, Algorithms 1 to 4.
 
 import platform
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..classifiers.mlp import MLP
 from ..copies import Classifier, Scores
@@ -28,6 +28,7 @@ from ..randomness import Seed, seed_of
 from ..results import LocalResult
 from ..samples import Calibration, Draws
 from ..statistics import Statistic, mse0
+from ..version import __version__
 
 __all__ = ["LC2ST", "lc2st"]
 
@@ -135,7 +136,9 @@ class LC2ST:
             "seed": self.seed,
             "device": str(self.calibration.theta.device),
             "python": platform.python_version(),
-            **{name: version(name) for name in ("assay", "torch", "numpy")},
+            "assay": __version__,
+            "torch": str(torch.__version__),
+            "numpy": np.__version__,
         }
 
     def __repr__(self) -> str:

@@ -1,0 +1,5 @@
+"""Runs the command line as ``python -m assay``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Adapters: the only code that knows foreign libraries, each imported on demand."""

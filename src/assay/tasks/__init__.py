@@ -1,0 +1,1 @@
+"""Simulators with a prior, observations and an exact or nearly exact posterior."""

@@ -1,0 +1,96 @@
+import pytest
+import torch
+
+from assay import Exchange, FreePermutation, KnownBase
+from assay.copies import Redrawn, Relabelled
+
+N, K = 60, 3
+
+
+@pytest.fixture
+def cases(gaussian):
+    parameters, latents = gaussian().calibration(N, k=K), gaussian().latents(N)
+    return {
+        "exchange": Exchange(7).copies(parameters, seed=1),
+        "free": FreePermutation(7).copies(parameters, seed=1),
+        "base": KnownBase(7).copies(latents, seed=1),
+    }
+
+
+NAMES = ["exchange", "free", "base"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_slices_are_the_same_copies(cases, name):
+    copies = cases[name]
+    rows = torch.arange(N)
+    members, labels = copies.batch(rows, 0)
+    some_members, some_labels = copies[2:5].batch(rows, 0)
+    assert (len(copies), len(copies[2:5])) == (8, 3)
+
+    def of(tensor, which):
+        return tensor if len(tensor) == 1 else tensor[which]
+
+    assert torch.equal(some_members, of(members, slice(2, 5)))
+    assert torch.equal(some_labels, of(labels, slice(2, 5)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_agree_with_batches(cases, name):
+    copies = cases[name]
+    members, labels = copies.batch(torch.arange(N), 0)
+    for h in (0, 3):
+        theta, x, truth = copies.rows(h)
+        assert torch.equal(theta, members[h % len(members)].flatten(0, 1))
+        assert torch.equal(truth, labels[h % len(labels)].flatten())
+        assert torch.equal(x[:: members.shape[2]], copies.x)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_copy_has_as_many_truths_as_the_data(cases, name):
+    copies = cases[name]
+    counts = [int(copies.rows(h).labels.sum()) for h in range(len(copies))]
+    assert counts == [N] * 8
+    assert len(copies.rows(0).labels) == N * (1 + copies.odds)
+
+
+def test_copy_zero_is_the_data(cases, gaussian):
+    calibration = gaussian().calibration(N, k=K)
+    theta, _, labels = cases["exchange"].rows(0)
+    assert torch.equal(theta[labels], calibration.theta)
+    assert torch.equal(theta[~labels], calibration.theta_q.flatten(0, 1))
+    theta, _, labels = cases["base"].rows(0)
+    assert torch.equal(theta[labels], gaussian().latents(N).theta)
+
+
+def test_class_0_of_a_known_base_is_fresh_in_every_epoch_and_shared_by_copies(cases):
+    copies = cases["base"]
+    rows = torch.arange(N)
+    first, again, second = (copies.batch(rows, e)[0][:, :, 0] for e in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, second)
+    assert torch.equal(first[0], first[5])
+
+
+def test_scaling_ignores_roles(cases):
+    copies = cases["exchange"]
+    assert isinstance(copies, Relabelled)
+    location, scale = copies.scaling
+    torch.testing.assert_close(location, copies.members.flatten(0, 1).mean(0))
+    assert torch.equal(scale, copies[3:4].scaling[1])
+
+
+def test_scaling_of_a_constant_parameter_is_one(gaussian):
+    calibration = gaussian().calibration(N)
+    copies = Relabelled(torch.ones(N, 2, 2), calibration.x, lambda h: None, range(1))
+    assert torch.equal(copies.scaling[1], torch.ones(2))
+
+
+def test_scaling_of_another_base(gaussian):
+    base = torch.distributions.Independent(torch.distributions.Normal(torch.ones(2) * 5, 3.0), 1)
+    from assay.bases import as_base
+
+    latents = gaussian().latents(N)
+    copies = Redrawn(latents.theta, latents.features, as_base(base, 2), 0, range(2))
+    torch.testing.assert_close(copies.scaling[0], torch.full((2,), 5.0), atol=0.1, rtol=0)
+    torch.testing.assert_close(copies.scaling[1], torch.full((2,), 3.0), atol=0.1, rtol=0)

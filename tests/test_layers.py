@@ -1,0 +1,61 @@
+"""Imports go one way: a module may import only modules of the layers before its own."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1] / "src" / "assay"
+LAYERS = [
+    {"version", "randomness", "door", "statistics"},
+    {"bases"},
+    {"flows"},
+    {"samples", "tasks.two_moons"},
+    {"copies", "results"},
+    {"nulls", "curves", "classifiers.scaling"},
+    {"classifiers.mlp", "classifiers.sklearn"},
+    {"classifiers"},
+    {"diagnostics.lc2st"},
+    {"diagnostics", "io", "plots.pp", "adapters", "adapters.zuko", "tasks"},
+    {"plots"},
+    {"__init__"},
+    {"demo"},
+    {"cli"},
+    {"__main__"},
+]
+LAYER = {name: i for i, names in enumerate(LAYERS) for name in names}
+
+
+def modules():
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        package = parts[:-1]
+        name = ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+        yield name, package, ast.parse(path.read_text())
+
+
+def imported(package, node):
+    """Modules of this library that an import statement names."""
+    if isinstance(node, ast.Import):
+        names = [a.name.split(".") for a in node.names]
+        return {".".join(n[1:]) or "__init__" for n in names if n[0] == "assay"}
+    if not isinstance(node, ast.ImportFrom) or not node.level:
+        return set()
+    base = package[: len(package) - node.level + 1]
+    target = [*base, *(node.module.split(".") if node.module else [])]
+    whole = ".".join(target)
+    inside = {".".join([*target, a.name]) for a in node.names}
+    return {name for name in inside if name in LAYER} or {whole or "__init__"}
+
+
+def test_every_module_has_a_layer():
+    assert {name for name, _, _ in modules()} == set(LAYER)
+
+
+def test_imports_go_one_way():
+    upward = [
+        f"{name} imports {target}"
+        for name, package, tree in modules()
+        for node in ast.walk(tree)
+        for target in imported(package, node)
+        if LAYER[target] >= LAYER[name]
+    ]
+    assert upward == []

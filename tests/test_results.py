@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+import scipy.stats
+
+from assay.results import LocalResult, pvalue
+
+
+def result(statistic, null, s=4):
+    statistic, null = np.asarray(statistic, float), np.asarray(null, float)
+    many = statistic.shape
+    h = null.shape[-1]
+    return LocalResult(
+        statistic=statistic,
+        null=null,
+        probabilities=np.full((*many, s), 0.5),
+        null_probabilities=np.full((*many, h, s), 0.5),
+        x=np.zeros((*many, 2)),
+        draws=np.zeros((*many, s, 2)),
+        theta=None,
+        hypothesis="q = p",
+        settings={"test": "ℓ-C2ST", "n": 100},
+    )
+
+
+def test_p_is_never_zero():
+    assert pvalue(1e9, np.zeros(99)) == 0.01
+    assert pvalue(0.0, np.ones(99)) == 1.0
+
+
+def test_ties_count_within_rounding():
+    assert pvalue(0.1 + 0.2, np.array([0.3] * 9)) == 1.0
+
+
+def test_shapes():
+    null = np.random.default_rng(0).normal(size=(5, 99))
+    found = pvalue(np.zeros(5), null)
+    np.testing.assert_array_equal(found, (1 + (null >= 0).sum(1)) / 100)
+
+
+def test_against_scipy():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=20), rng.normal(0.4, size=20)
+    known = scipy.stats.permutation_test(
+        (a, b), lambda a, b: np.mean(b) - np.mean(a), n_resamples=199, rng=1, alternative="greater"
+    )
+    assert pvalue(known.statistic, known.null_distribution) == pytest.approx(known.pvalue)
+
+
+def test_the_error_of_p_is_that_of_a_share():
+    one = result(1.0, np.arange(99) / 50)
+    p = one.pvalue
+    assert one.pvalue_error == pytest.approx(np.sqrt(p * (1 - p) / 100))
+
+
+def test_table_and_sentence_of_one():
+    text = repr(result(2.0, np.zeros(99)))
+    assert "p-value" in text
+    assert "0.0100" in text
+    assert "H0: q = p." in text
+    assert "with probability 0.0100 ± 0.00995 (ℓ-C2ST, 100 calibration pairs, 99 nulls)" in text
+
+
+def test_table_and_sentence_of_many():
+    text = repr(result(np.ones(30), np.zeros((30, 99))))
+    assert "... and 10 more" in text
+    assert "At 30 of 30 observations the p-value is at most 0.05" in text
+
+
+def test_html_escapes():
+    page = result(2.0, np.zeros(9))._repr_html_()
+    assert page.startswith("<table>")
+    assert "<td>0.100</td>" in page
+    hostile = LocalResult(**{**vars(result(2.0, np.zeros(9))), "hypothesis": "<script>"})
+    assert "<script>" not in hostile._repr_html_()
+
+
+def test_results_are_frozen():
+    with pytest.raises(AttributeError):
+        result(1.0, np.zeros(9)).statistic = 0
