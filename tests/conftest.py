@@ -67,12 +67,3 @@ class Gaussian:
 @pytest.fixture
 def gaussian():
     return Gaussian
-
-
-@pytest.fixture(autouse=True)
-def doctest_names(doctest_namespace):
-    import numpy as np
-    from pathlib import Path
-    import tempfile
-
-    doctest_namespace.update(torch=torch, np=np, assay=assay, Path=Path, tempfile=tempfile)

@@ -147,7 +147,10 @@ def test_non_finite_rows_are_counted(which, bad):
 
 BAD_DRAWS = {
     "another dimension of x": (Draws(X[0, :2], Q[0]), r"x_o: expected shape \(3,\).*got \(2,\)"),
-    "another number of observations": (Draws(X[:3], Q[:2]), r"theta_o: expected shape \(3, s, 2\)"),
+    "another number of observations": (
+        Draws(X[:3], Q[:2]),
+        r"theta_o: expected shape \(3, s, 2\)",
+    ),
     "another number of parameters": (Draws(X[0], Q[0, :, :1]), r"theta_o: .* of 2 parameter"),
     "many for one": (Draws(X[0], Q[:2]), r"theta_o: expected shape \(1, s, 2\)"),
     "no draws": (Draws(X[0]), r"draws: expected Draws\(x_o, theta_o\)"),

@@ -6,8 +6,8 @@ play class 1 (the truth) and the others class 0 (q). This is all that passes fro
 classifier:
 
 * :class:`Relabelled`: all copies have the same members and differ in who plays the truth.
-* :class:`Redrawn`: class 0 is a known distribution, with fresh draws in every epoch, and the copies
-  differ in their truths.
+* :class:`Redrawn`: class 0 is a known distribution, with fresh draws in every epoch, and the
+  copies differ in their truths.
 
 A classifier is anything with ``fit(copies, seed)`` that returns :class:`Scores`; it must treat all
 copies alike, so that its statistic is one and the same function of each.
@@ -98,6 +98,32 @@ class Classifier(Protocol):
 
     It must be a deterministic function of a copy and the seed, the same for every copy; any
     preprocessing may look at members and x, but not at who plays the truth.
+
+    Example:
+        A classifier of one's own, least squares on products of one theta and one x:
+
+        >>> def features(theta, x):
+        ...     return torch.cat([torch.ones_like(x), theta, x, theta * x], -1)
+        >>> class Products:
+        ...     def fit(self, copies, seed):
+        ...         tables = [copies.rows(h) for h in range(len(copies))]
+        ...         return Fitted(torch.stack([self.solve(*table) for table in tables]))
+        ...
+        ...     def solve(self, theta, x, labels):
+        ...         return torch.linalg.lstsq(features(theta, x), labels.float()).solution
+        >>> class Fitted:
+        ...     def __init__(self, weights):
+        ...         self.weights = weights  # (H + 1, 4)
+        ...
+        ...     def __call__(self, theta, x):
+        ...         x = x[:, None].expand(*theta.shape[:2], -1)
+        ...         return torch.einsum("osi,hi->ohs", features(theta, x), self.weights)
+        >>> theta, noise, z = torch.randn(3, 300, 1, generator=torch.Generator().manual_seed(0))
+        >>> calibration = assay.Calibration(theta, theta + noise, z)
+        >>> test = assay.lc2st(calibration, Products(), assay.Exchange(99))
+        >>> result = test(assay.Draws([2.0], z))
+        >>> bool(result.pvalue <= 0.05)  # the prior is no posterior
+        True
     """
 
     def fit(self, copies: Copies, seed: int) -> Scores:

@@ -1,9 +1,9 @@
 r"""Local PP-curves: how the class probabilities at x_o are distributed (Algorithm 5).
 
 The empirical distribution function of the class-0 probabilities :math:`1 - d(\theta_i, x_o)` over
-draws of q is a step at 1/2 if q is right and the classifier perfect; the nulls say how far from that
-step chance leads. Mass right of 1/2 marks draws in regions where q has too much mass, mass left of
-it regions where q has too little.
+draws of q is a step at 1/2 if q is right and the classifier perfect; the nulls say how far from
+that step chance leads. Mass right of 1/2 marks draws in regions where q has too much mass, mass
+left of it regions where q has too little.
 """
 
 from dataclasses import dataclass
@@ -66,8 +66,8 @@ def pp_curve(result: LocalResult, alpha: float = 0.05) -> PPCurve:
     null = result.null_probabilities if many else result.null_probabilities[None]
     pairs = zip(data, null, strict=True)
     curves = [_envelope(_ecdf(np.concatenate([d[None], h])), alpha) for d, h in pairs]
-    fields = [np.stack(field) if many else field[0] for field in zip(*curves, strict=True)]
-    return PPCurve(LEVELS, *fields, alpha=alpha)
+    fields = {name: np.stack([curve[name] for curve in curves]) for name in curves[0]}
+    return PPCurve(LEVELS, **{k: v if many else v[0] for k, v in fields.items()}, alpha=alpha)
 
 
 def _ecdf(probabilities: np.ndarray) -> np.ndarray:
@@ -76,10 +76,10 @@ def _ecdf(probabilities: np.ndarray) -> np.ndarray:
     class0 = np.sort(1 - probabilities, axis=1)
     levels = LEVELS.astype(class0.dtype)
     below = np.stack([np.searchsorted(row, levels, side="right") for row in class0])
-    return below / probabilities.shape[1]
+    return np.asarray(below / probabilities.shape[1])
 
 
-def _envelope(curves: np.ndarray, alpha: float) -> tuple[np.ndarray, ...]:
+def _envelope(curves: np.ndarray, alpha: float) -> dict[str, np.ndarray]:
     """Curve, bands and p-value from the curves (H + 1, g) of the data, first, and the nulls."""
     lower, upper = np.quantile(curves[1:], [alpha / 2, 1 - alpha / 2], axis=0)
     low, high = np.quantile(curves, [alpha / 2, 1 - alpha / 2], axis=0)
@@ -92,5 +92,11 @@ def _envelope(curves: np.ndarray, alpha: float) -> tuple[np.ndarray, ...]:
     # With the k-th smallest of H + 1 as the edge, exactly the alpha largest lie beyond it.
     count = len(excursions)
     edge = np.sort(excursions)[max(0, count - 1 - int(alpha * count + 1e-9))]
-    envelope = np.clip(centre - edge * below, 0, 1), np.clip(centre + edge * above, 0, 1)
-    return curves[0], lower, upper, *envelope, pvalue(excursions[0], excursions[1:])
+    return {
+        "ecdf": curves[0],
+        "lower": lower,
+        "upper": upper,
+        "envelope_lower": np.clip(centre - edge * below, 0, 1),
+        "envelope_upper": np.clip(centre + edge * above, 0, 1),
+        "pvalue": pvalue(excursions[0], excursions[1:]),
+    }

@@ -1,9 +1,9 @@
 """The demo: a flow trained on the spot, tested where it is right and where it is not.
 
 The posterior of Two Moons consists of two crescents. The flow is trained on simulations with
-theta_1 < 0.4 only, as happens when a prior is widened after the training; the calibration pairs come
-from the whole prior. Where both crescents lie in the part it has seen the flow is about right; where
-one lies outside, it has lost a mode.
+theta_1 < 0.4 only, as happens when a prior is widened after the training; the calibration pairs
+come from the whole prior. Where both crescents lie in the part it has seen the flow is about
+right; where one lies outside, it has lost a mode.
 """
 
 from dataclasses import dataclass
@@ -69,11 +69,13 @@ class Demo:
 
     def _draw(self, path: Path) -> None:
         shape = len(self.results), len(self.lost)
-        figure, axes = plt.subplots(*shape, figsize=(7.0, 6.6), layout="constrained")
+        figure, axes = plt.subplots(*shape, figsize=(7.0, 7.0), layout="constrained")
         for row, (space, by_name) in zip(axes, self.results.items(), strict=True):
             for ax, (name, result) in zip(row, by_name.items(), strict=True):
                 plots.pp(result, ax)
+                ax.legend_ = None
                 ax.set_title(f"{space}, {name} x_o: p = {result.pvalue:.3f}", fontsize=9)
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
         figure.savefig(path, dpi=160)
         plt.close(figure)
 

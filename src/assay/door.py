@@ -26,15 +26,8 @@ def as_tensors(given: dict[str, Any]) -> dict[str, Tensor]:
     return {name: array.to(dtype) for name, array in arrays.items()}
 
 
-def _tensor(name: str, array: Any) -> Tensor:
-    if not isinstance(array, Tensor):
-        try:
-            plain = np.asarray(array)
-        except ValueError as error:
-            raise TypeError(f"{name}: expected an array of numbers; got {error}.") from error
-        if plain.dtype.kind not in "fiub":
-            raise TypeError(f"{name}: expected an array of real numbers; got {plain.dtype}.")
-        array = torch.tensor(plain)
+def _tensor(name: str, given: Any) -> Tensor:
+    array = given if isinstance(given, Tensor) else _from_numpy(name, given)
     if array.is_complex():
         raise TypeError(f"{name}: expected an array of real numbers; got {array.dtype}.")
     if array.numel() == 0:
@@ -42,6 +35,16 @@ def _tensor(name: str, array: Any) -> Tensor:
     # A copy: what was checked must not change under the caller's hands afterwards.
     array = array.detach().clone()
     return array if array.is_floating_point() else array.to(torch.float64)
+
+
+def _from_numpy(name: str, given: Any) -> Tensor:
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise TypeError(f"{name}: expected an array of numbers; got {error}.") from error
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: expected an array of real numbers; got {array.dtype}.")
+    return torch.tensor(array)
 
 
 def check_finite(name: str, array: Tensor) -> None:

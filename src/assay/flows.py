@@ -48,7 +48,6 @@ _NOT_INVERSE = (
 )
 
 
-
 def flow_to_base(flow: Flow, theta: Tensor, x: Tensor) -> Tensor:
     """Maps parameters (n, m) at observations (n, ...) to latents (n, m), and checks them."""
     with torch.no_grad():

@@ -1,15 +1,15 @@
 """Calibrations, fitted tests and results to files and back: NumPy arrays and JSON, never pickle.
 
 A file is an ``.npz`` archive: its arrays hold the numbers, and a JSON text named ``assay`` the
-structure around them. Functions cannot be stored; an embedding or a flow must be given again when a
-file that was made with one is loaded.
+structure around them. Functions cannot be stored; an embedding or a flow must be given again when
+a file that was made with one is loaded.
 """
 
 import json
 import os
 import tempfile
 import zipfile
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,7 @@ def load(path: str | os.PathLike[str], **given: Any) -> Any:
     if unknown:
         raise TypeError(f"load: expected among {FOREIGN}; got {sorted(unknown)}.")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays.pop("assay")))
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:

@@ -3,8 +3,8 @@ r"""Nulls: how the data could have looked if q were right.
 Under the **global null** q = p at almost every x. The nulls below are exact for it: with
 :math:`T_0, \dots, T_H` one and the same function of the data and of H null copies,
 :math:`p = (1 + \#\{T_h \ge T_0\}) / (1 + H)` is at most :math:`\alpha` with probability at most
-:math:`\alpha`, for every sample size and classifier. Evaluated at x_o they say whether the error of
-q shows *there*; a classifier smooths errors from elsewhere into x_o, so a rejection is evidence
+:math:`\alpha`, for every sample size and classifier. Evaluated at x_o they say whether the error
+of q shows *there*; a classifier smooths errors from elsewhere into x_o, so a rejection is evidence
 against q as seen through x_o.
 
 A null is a value with ``train(calibration, classifier, seed)``, which returns the
@@ -18,7 +18,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .copies import Classifier, Copies, Redrawn, Relabelled, Scores
+from .copies import Classifier, Redrawn, Relabelled, Scores
 from .door import check_count
 from .randomness import Seed, seed_of, stream
 from .samples import Calibration
@@ -133,8 +133,8 @@ class KnownBase:
     """In latent space the truths are draws of the base if q is right.
 
     A copy replaces the latents of the truths by base draws; class 0 is the base itself, with fresh
-    draws in every epoch. These are Algorithms 3 and 4 of the paper with two repairs: data and nulls
-    are treated by the same function, and no null is evaluated on draws it was trained on.
+    draws in every epoch. These are Algorithms 3 and 4 of the paper with two repairs: data and
+    nulls are treated by the same function, and no null is evaluated on its own training draws.
 
     The null copies know x but neither q nor the data, so they can be fitted once, saved, and
     reused for every flow of the same task: see :meth:`fit`.

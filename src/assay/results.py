@@ -23,8 +23,8 @@ def pvalue(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
         null: Null statistics, with shape (..., H).
 
     References:
-        Phipson and Smyth 2010, *Permutation p-values should never be zero*. Ties are counted within
-        rounding error, as in :func:`scipy.stats.permutation_test`.
+        Phipson and Smyth 2010, *Permutation p-values should never be zero*. Ties are counted
+        within rounding error, as in :func:`scipy.stats.permutation_test`.
 
     Example:
         >>> float(pvalue(np.array(3.0), np.array([1.0, 2.0, 3.0])))
@@ -33,7 +33,7 @@ def pvalue(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
     statistic, null = np.asarray(statistic, float), np.asarray(null, float)
     slack = 100 * np.finfo(float).eps * np.abs(statistic)
     larger = null >= (statistic - slack)[..., None]
-    return (1 + larger.sum(-1)) / (1 + null.shape[-1])
+    return np.asarray((1 + larger.sum(-1)) / (1 + null.shape[-1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class LocalResult:
     def pvalue_error(self) -> np.ndarray:
         """The Monte-Carlo standard error of the p-value, due to the finite number of nulls."""
         p = self.pvalue
-        return np.sqrt(p * (1 - p) / (1 + self.null.shape[-1]))
+        return np.asarray(np.sqrt(p * (1 - p) / (1 + self.null.shape[-1])))
 
     @property
     def table(self) -> list[dict[str, float]]:

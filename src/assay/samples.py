@@ -114,7 +114,8 @@ class Calibration:
         """
         arrays = _shaped(as_tensors({"theta": theta, "x": x, "theta_q": theta_q}))
         keep = torch.stack([a.isfinite().flatten(1).all(1) for a in arrays.values()]).all(0)
-        return cls(*(a[keep] for a in arrays.values()), embed=embed)
+        theta, x, theta_q = (array[keep] for array in arrays.values())
+        return cls(theta, x, theta_q, embed)
 
     def __len__(self) -> int:
         return len(self.theta)

@@ -1,7 +1,8 @@
 r"""Statistics of a local test: how far the class probabilities at x_o are from 1/2.
 
-All are functions of :math:`d_i = d(\theta_i, x_o)`, the probability of class 1 (the truth) at draws
-:math:`\theta_i \sim q(\cdot \mid x_o)`, i.e. of class 0 alone; truths at x_o are not to be had.
+All are functions of :math:`d_i = d(\theta_i, x_o)`, the probability of class 1 (the truth) at
+draws :math:`\theta_i \sim q(\cdot \mid x_o)`, i.e. of class 0 alone; truths at x_o are not to be
+had.
 Large values speak against q.
 """
 
@@ -24,10 +25,10 @@ def mse0(probabilities: np.ndarray) -> np.ndarray:
         probabilities: Class probabilities, with shape (..., s).
 
     Example:
-        >>> float(mse0(np.array([0.5, 0.7])))
-        0.02
+        >>> float(mse0(np.array([0.5, 0.75])))
+        0.03125
     """
-    return np.mean((_double(probabilities) - 0.5) ** 2, axis=-1)
+    return np.asarray(np.mean((_double(probabilities) - 0.5) ** 2, axis=-1))
 
 
 def acc0(probabilities: np.ndarray) -> np.ndarray:
@@ -38,7 +39,7 @@ def acc0(probabilities: np.ndarray) -> np.ndarray:
     Args:
         probabilities: Class probabilities, with shape (..., s).
     """
-    return np.mean(_double(probabilities) < 0.5, axis=-1)
+    return np.asarray(np.mean(_double(probabilities) < 0.5, axis=-1))
 
 
 def max0(probabilities: np.ndarray) -> np.ndarray:
@@ -48,7 +49,7 @@ def max0(probabilities: np.ndarray) -> np.ndarray:
         probabilities: Class probabilities, with shape (..., s).
     """
     d = _double(probabilities)
-    return np.mean(np.maximum(d, 1 - d), axis=-1)
+    return np.asarray(np.mean(np.maximum(d, 1 - d), axis=-1))
 
 
 def logit_variance(probabilities: np.ndarray) -> np.ndarray:
@@ -61,7 +62,7 @@ def logit_variance(probabilities: np.ndarray) -> np.ndarray:
         probabilities: Class probabilities, with shape (..., s).
     """
     d = np.clip(_double(probabilities), 1e-6, 1 - 1e-6)
-    return np.var(np.log(d) - np.log1p(-d), axis=-1)
+    return np.asarray(np.var(np.log(d) - np.log1p(-d), axis=-1))
 
 
 def _double(probabilities: np.ndarray) -> np.ndarray:

@@ -5,8 +5,8 @@ networks is one batched product (``baddbmm``) and a statistic is one determinist
 labels. The stack is worked off in chunks of copies that fit into the processor's cache; how it is
 cut changes nothing, bit for bit on a CPU.
 
-The loss is the binary cross-entropy with both classes weighted equally, over batches of whole sets.
-There is no early stopping: the networks are regularised by decoupled weight decay instead.
+The loss is the binary cross-entropy with both classes weighted equally, over batches of whole
+sets. There is no early stopping: networks are regularised by decoupled weight decay instead.
 """
 
 import math
@@ -27,7 +27,7 @@ from .scaling import Scaling
 __all__ = ["MLP", "Networks"]
 
 # Bytes that one chunk of copies may keep busy: a share of a processor's cache, or of a GPU.
-CPU_BYTES = 12 * 2**20
+CPU_BYTES = 16 * 2**20
 GPU_BYTES = 4 * 2**30
 # A product rounds differently if it is the only one of its batch, or if its matrices do not begin
 # at multiples of 64 bytes; so there are always two, and all widths but the last are padded.
@@ -166,9 +166,7 @@ class _Stack:
     intermediate anew, costs more than the products.
     """
 
-    def __init__(
-        self, initial: Tensor, widths: tuple[int, ...], copies: int, rows: int
-    ) -> None:
+    def __init__(self, initial: Tensor, widths: tuple[int, ...], copies: int, rows: int) -> None:
         copies = max(copies, FEWEST_COPIES)
         tensors = _tensors(initial.expand(copies, -1), widths)
         # One parameter for the optimizer, layer after layer, so that each is contiguous.
@@ -235,7 +233,8 @@ def _chunk_size(copies: Copies, sets: int, widths: tuple[int, ...]) -> int:
     weights = sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(widths))
     each = 4 * (rows * (sum(widths) + max(widths[1:])) + 4 * weights)
     room = CPU_BYTES if copies.x.device.type == "cpu" else GPU_BYTES
-    return max(4, room // each)
+    most = max(4, room // each)
+    return -(-len(copies) // -(-len(copies) // most))
 
 
 def _inputs(theta: Tensor, x: Tensor, width: int) -> Tensor:

@@ -31,8 +31,8 @@ class Sklearn:
 
     Args:
         estimator: An instance; it is cloned, never fitted itself.
-        executor: Runs the fits, for instance a :class:`concurrent.futures.ProcessPoolExecutor`; one
-            after the other if None. Does not change results.
+        executor: Runs the fits, for instance a :class:`concurrent.futures.ProcessPoolExecutor`;
+            one after the other if None. Does not change results.
 
     Example:
         >>> from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis

@@ -7,8 +7,8 @@ probability is
 .. math:: d^*(\theta, x) = \frac{p(\theta \mid x)}{p(\theta \mid x) + q(\theta \mid x)},
 
 which is 1/2 for every theta if and only if q is right at x. Evaluated at draws of q at an
-observation x_o it tells how far q is from the truth there, without any draw of the truth there. For
-a normalizing flow the same is done with the latents :math:`T^{-1}(\theta; x)` against the base.
+observation x_o it tells how far q is from the truth there, without any draw of the truth there.
+For a normalizing flow the same is done with the latents :math:`T^{-1}(\theta; x)` and the base.
 
 Reference: Linhart, Gramfort and Rodrigues 2023, *L-C2ST: Local Diagnostics for Posterior
 Approximations in Simulation-Based Inference*, Algorithms 1 to 4.

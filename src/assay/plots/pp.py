@@ -30,11 +30,11 @@ def pp(result: LocalResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes
         )
     curve = pp_curve(result, alpha)
     if ax is None:
-        _, ax = plt.subplots(figsize=(3.4, 3.0), layout="constrained")
+        _, ax = plt.subplots(figsize=(3.4, 3.6), layout="constrained")
     share = f"{100 * (1 - alpha):g} %"
     bands = (
-        (curve.envelope_lower, curve.envelope_upper, ENVELOPE, f"{share} null band, simultaneous"),
-        (curve.lower, curve.upper, BAND, f"{share} null band, pointwise"),
+        (curve.envelope_lower, curve.envelope_upper, ENVELOPE, f"{share} null, whole curve"),
+        (curve.lower, curve.upper, BAND, f"{share} null, each level"),
     )
     for lower, upper, colour, label in bands:
         ax.fill_between(curve.levels, lower, upper, step="post", color=colour, lw=0, label=label)
@@ -43,5 +43,13 @@ def pp(result: LocalResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ax.set_xlabel("probability of class 0 (q)")
     ax.set_ylabel("share of draws below")
-    ax.legend(fontsize=6.5, loc="upper left", frameon=False, handlelength=1.4)
+    ax.legend(
+        fontsize=7,
+        frameon=False,
+        handlelength=1.4,
+        columnspacing=1.2,
+        ncols=2,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.01),
+    )
     return ax

@@ -1,0 +1,218 @@
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+import assay
+from assay import MLP, Exchange, FreePermutation, KnownBase, lc2st
+from assay.statistics import acc0, logit_variance, max0, mse0
+
+X_O = torch.tensor([0.5, -0.5])
+SMALL = MLP((16, 16), epochs=10, batch=64)
+TINY = MLP((8,), epochs=2, batch=32)
+
+
+def fitted(posterior, space, n=1000, **settings):
+    calibration = posterior.calibration(n) if space == "parameters" else posterior.latents(n)
+    null = Exchange(99) if space == "parameters" else KnownBase(99)
+    draws = posterior.draws(X_O) if space == "parameters" else assay.Draws(X_O)
+    return lc2st(calibration, SMALL, null, **settings)(draws)
+
+
+SPACES = ["parameters", "latents"]
+
+
+@pytest.mark.parametrize("space", SPACES)
+class TestTriple:
+    """An exact, a conservative and an overconfident posterior, and the direction of the error."""
+
+    def test_exact(self, gaussian, space):
+        assert fitted(gaussian(), space).pvalue > 0.05
+
+    def test_conservative(self, gaussian, space):
+        result = fitted(gaussian(width=1.5), space)
+        assert result.pvalue == 0.01
+        # q is too wide: its outer draws are less likely to be true.
+        assert self.correlation(result, space) < -0.7
+
+    def test_overconfident(self, gaussian, space):
+        result = fitted(gaussian(width=0.6), space)
+        assert result.pvalue == 0.01
+        # q is too narrow: its outer draws are more likely to be true.
+        assert self.correlation(result, space) > 0.7
+
+    def correlation(self, result, space):
+        centre = X_O.numpy() / 2 if space == "parameters" else 0
+        radius = np.linalg.norm(result.draws - centre, axis=1)
+        return scipy.stats.spearmanr(radius, result.probabilities).statistic
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_against_the_bayes_classifier(gaussian, space):
+    """With many pairs the network nears d* = p / (p + q), which is known for Gaussians."""
+    posterior = gaussian(width=1.3, shift=0.3)
+    n = 20_000
+    if space == "parameters":
+        calibration, draws = posterior.calibration(n), posterior.draws(X_O)
+        test = lc2st(calibration, null=Exchange(1))
+        theta = draws.theta
+    else:
+        latent = posterior.calibration(n).to_latent(posterior)
+        test, draws = lc2st(latent, null=KnownBase(1)), assay.Draws(X_O)
+        theta = torch.tensor(test(draws).theta)
+    result = test(draws)
+    exact = posterior.bayes(theta, X_O).numpy()
+    assert np.abs(result.probabilities - exact).mean() < 0.03
+    assert result.statistic == pytest.approx(mse0(exact), rel=0.25)
+
+
+class Bayes:
+    """A classifier that is told the answer: d* for the data, 1/2 for the nulls."""
+
+    def __init__(self, posterior):
+        self.posterior = posterior
+
+    def fit(self, copies, seed):
+        def scores(theta, x):
+            data = self.posterior.bayes(theta, x[:, None])
+            return torch.stack([data] + [torch.full_like(data, 0.5)] * (len(copies) - 1), 1)
+
+        return scores
+
+
+def test_a_third_party_classifier_and_the_closed_form_statistic(gaussian):
+    posterior = gaussian(width=1.5)
+    test = lc2st(posterior.calibration(100), Bayes(posterior), Exchange(19))
+    result = test(posterior.draws(X_O, n=200_000))
+    # E_q (d* - 1/2)^2 by quadrature in r^2 / scale^2, which has a chi-square law with m = 2.
+    r2 = np.linspace(0, 60, 200_001)
+    ratio = 1.5**2 * np.exp(-0.5 * r2 * (1.5**2 - 1))
+    expected = np.trapezoid((ratio / (1 + ratio) - 0.5) ** 2 * scipy.stats.chi2(2).pdf(r2), r2)
+    assert result.statistic == pytest.approx(expected, rel=0.02)
+    assert result.pvalue == 0.05
+
+
+@pytest.mark.parametrize("statistic", [mse0, max0, logit_variance])
+def test_statistics_that_see_a_wrong_width(gaussian, statistic):
+    assert fitted(gaussian(width=1.5), "latents", statistic=statistic).pvalue == 0.01
+
+
+def test_one_class_accuracy_is_there(gaussian):
+    result = fitted(gaussian(shift=0.5), "latents", statistic=acc0)
+    assert result.statistic == pytest.approx(np.mean(result.probabilities < 0.5))
+
+
+@pytest.mark.parametrize(
+    ("null", "latent"), [(Exchange(9), False), (FreePermutation(9), False), (KnownBase(9), True)]
+)
+def test_one_observation_is_a_row_of_many(gaussian, null, latent):
+    posterior = gaussian(width=1.2)
+    calibration = posterior.latents(60) if latent else posterior.calibration(60)
+    test = lc2st(calibration, TINY, null)
+    x_o = torch.stack([X_O, -X_O, 2 * X_O])
+    draws = assay.Draws(x_o, n=30) if latent else posterior.draws(x_o, n=30)
+    many = test(draws)
+    one = test(assay.Draws(x_o[1], None if latent else draws.theta[1], n=30))
+    assert many.statistic.shape == (3,)
+    assert one.statistic.shape == ()
+    assert many.null.shape == (3, 9)
+    assert one.null.shape == (9,)
+    assert many.null_probabilities.shape == (3, 9, 30)
+    assert many.x.shape == (3, 2)
+    np.testing.assert_array_equal(many.probabilities[1], one.probabilities)
+    np.testing.assert_array_equal(many.null[1], one.null)
+    assert many.pvalue[1] == one.pvalue
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_the_same_seed_gives_the_same_result_and_no_generator_moves(gaussian, space):
+    states = torch.get_rng_state(), np.random.get_state()[1].copy()
+    first, again = (fitted(gaussian(), space, n=60, seed=5) for _ in range(2))
+    other = fitted(gaussian(), space, n=60, seed=6)
+    assert torch.equal(torch.get_rng_state(), states[0])
+    np.testing.assert_array_equal(np.random.get_state()[1], states[1])
+    np.testing.assert_array_equal(first.null_probabilities, again.null_probabilities)
+    assert not np.array_equal(first.probabilities, other.probabilities)
+
+
+def test_a_generator_is_a_seed(gaussian):
+    calibration, draws = gaussian().calibration(60), gaussian().draws(X_O)
+    generators = [torch.Generator().manual_seed(4) for _ in range(2)]
+    first, again = (lc2st(calibration, TINY, Exchange(3), seed=g)(draws) for g in generators)
+    np.testing.assert_array_equal(first.null, again.null)
+
+
+def test_several_draws_for_each_x_help(gaussian):
+    """The same 300 pairs with 8 draws of q each see a bias that one draw each does not."""
+    posterior = gaussian(shift=0.15)
+    rejections = {1: 0, 8: 0}
+    for k in rejections:
+        for seed in range(10):
+            test = lc2st(posterior.calibration(300, k=k, seed=seed), SMALL, Exchange(39))
+            rejections[k] += test(posterior.draws(X_O)).pvalue <= 0.05
+    assert rejections[8] > rejections[1]
+
+
+def test_defaults_by_space(gaussian):
+    calibration = gaussian().calibration(30)
+    assert lc2st(calibration, TINY).null == Exchange(199)
+    assert lc2st(calibration.to_latent(gaussian()), TINY).null == KnownBase(199)
+
+
+def test_the_result_says_how_it_was_made(gaussian):
+    result = lc2st(gaussian().calibration(60, k=2), TINY, Exchange(9))(gaussian().draws(X_O))
+    assert result.hypothesis.startswith("q(theta | x) = p(theta | x) at almost every x")
+    expected = {"test": "ℓ-C2ST", "n": 60, "m": 2, "k": 2, "d": 2, "statistic": "mse0", "seed": 0}
+    assert expected.items() <= result.settings.items()
+    assert result.settings["null"] == "Exchange(n=9)"
+    assert {"assay", "torch", "numpy", "python"} <= set(result.settings)
+
+
+def test_images_through_an_embedding(gaussian):
+    calibration = gaussian(width=1.5).calibration(500)
+    images = calibration.x[:, :, None].expand(-1, -1, 3)
+    embedded = assay.Calibration(
+        calibration.theta, images, calibration.theta_q, embed=lambda x: x.mean(2)
+    )
+    draws = gaussian(width=1.5).draws(X_O)
+    plain = lc2st(calibration, SMALL, Exchange(19))(draws)
+    there = assay.Draws(X_O[:, None].expand(-1, 3), draws.theta)
+    result = lc2st(embedded, SMALL, Exchange(19))(there)
+    np.testing.assert_allclose(result.probabilities, plain.probabilities, atol=1e-3)
+
+
+def test_a_statistic_of_the_wrong_shape(gaussian):
+    test = lc2st(gaussian().calibration(60), TINY, Exchange(3), statistic=np.mean)
+    with pytest.raises(ValueError, match="statistic: expected a function that maps"):
+        test(gaussian().draws(X_O))
+
+
+def level(null, repetitions, posterior, seed=0):
+    """P-values under a right posterior, each from data of its own."""
+    found = []
+    for i in range(repetitions):
+        if null is KnownBase:
+            calibration, draws = posterior.latents(40, seed=i), assay.Draws(X_O, n=50)
+        else:
+            calibration = posterior.calibration(40, seed=i)
+            draws = posterior.draws(X_O, n=50, seed=i)
+        found.append(lc2st(calibration, TINY, null(19), seed=seed + i)(draws).pvalue)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("null", [Exchange, KnownBase])
+def test_level(gaussian, null):
+    """300 repetitions: p-values are uniform on 1/20, ..., 1, by a chi-square test."""
+    counts = np.bincount(np.rint(20 * level(null, 300, gaussian())).astype(int), minlength=21)[1:]
+    assert scipy.stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_an_interrupt_leaves_nothing_behind(gaussian):
+    class Interrupted:
+        def fit(self, copies, seed):
+            raise KeyboardInterrupt
+
+    calibration = gaussian().calibration(60)
+    with pytest.raises(KeyboardInterrupt):
+        lc2st(calibration, Interrupted(), Exchange(3))
+    assert lc2st(calibration, TINY, Exchange(3))(gaussian().draws(X_O)).pvalue > 0
