@@ -3,10 +3,10 @@
     python benchmarks/level.py [--repetitions 1000] [--nulls 99]
 
 A conjugate Gaussian, m = 3 parameters and d = 5 observed numbers: theta ~ N(0, I), x = A theta +
-noise. Every repetition has calibration pairs, draws of q, an observation and a seed of its own. For
-each null: rejection rates at four levels with their 99 % binomial intervals, and the p-value of a
-chi-square test that the p-values are uniform on 1/(H+1), ..., 1. FreePermutation is shown beside the
-exact nulls; it is conservative, and its p-values are not expected to be uniform.
+noise. Every repetition has calibration pairs, draws of q, an observation and a seed of its own.
+For each null: rejection rates at four levels with their 99 % binomial intervals, and the p-value
+of a chi-square test that the p-values are uniform on 1/(H+1), ..., 1. FreePermutation is shown
+beside the exact nulls; it is conservative, and its p-values are not expected to be uniform.
 """
 
 import argparse
