@@ -58,9 +58,16 @@ def test_copy_zero_is_the_data(cases, gaussian):
     calibration = gaussian().calibration(N, k=K)
     theta, _, labels = cases["exchange"].rows(0)
     assert torch.equal(theta[labels], calibration.theta)
-    assert torch.equal(theta[~labels], calibration.theta_q.flatten(0, 1))
+    draws = theta[~labels].reshape(N, K, 2)
+    assert torch.equal(draws.sort(1).values, calibration.theta_q.sort(1).values)
     theta, _, labels = cases["base"].rows(0)
     assert torch.equal(theta[labels], gaussian().latents(N).theta)
+
+
+def test_the_truth_has_no_place_of_its_own(cases):
+    places = cases["exchange"].labels[0].sum(0)
+    assert places.sum() == N
+    assert (places > 3).all()
 
 
 def test_class_0_of_a_known_base_is_fresh_in_every_epoch_and_shared_by_copies(cases):
@@ -82,7 +89,7 @@ def test_scaling_ignores_roles(cases):
 
 def test_scaling_of_a_constant_parameter_is_one(gaussian):
     calibration = gaussian().calibration(N)
-    copies = Relabelled(torch.ones(N, 2, 2), calibration.x, lambda h: None, range(1))
+    copies = Relabelled(torch.full((N, 2, 2), 0.1), calibration.x, lambda h: None, range(1))
     assert torch.equal(copies.scaling[1], torch.ones(2))
 
 

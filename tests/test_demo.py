@@ -9,7 +9,7 @@ from assay.demo import demo
 
 @pytest.fixture(scope="module")
 def found():
-    return demo(epochs=12, simulations=20_000)
+    return demo(epochs=20, simulations=40_000)
 
 
 def test_it_tells_bad_from_good(found):

@@ -34,6 +34,7 @@ def truncated(flow, x, n):
 WRONG = {
     "forward in place of inverse": lambda f: Wrapped(f, lambda t, x: x / 2 + t * f.scale),
     "another x": lambda f: Wrapped(f, lambda t, x: f.theta_to_base(t, 0 * x)),
+    "one latent twice": lambda f: Wrapped(f, lambda t, x: f.theta_to_base(t, x)[:, [0, 0]]),
     "truncated samples": lambda f: Wrapped(f, sampler=lambda x, n: truncated(f, 0 * x, n)),
 }
 
@@ -82,3 +83,9 @@ def test_the_global_generator_is_untouched(gaussian):
     latent = gaussian().calibration(100).to_latent(gaussian())
     latent.observe(assay.Draws(torch.zeros(2)))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_draws_at_an_observation_must_be_the_flows(gaussian):
+    latent = gaussian().calibration(100).to_latent(gaussian())
+    with pytest.raises(ValueError, match="theta_o: expected draws of this flow"):
+        latent.observe(assay.Draws(torch.zeros(2), torch.full((50, 2), 4.0)))

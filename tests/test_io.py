@@ -120,17 +120,41 @@ def test_something_else_cannot_be_saved(path):
         assay.save({}, path)
 
 
-def test_an_old_file_survives_a_failed_save(gaussian, path):
+def test_an_old_file_survives_a_save_that_fails_midway(gaussian, path, monkeypatch):
     assay.save(gaussian().calibration(60), path)
     before = path.read_bytes()
-    with pytest.raises(TypeError):
-        assay.save(
-            lc2st(
-                gaussian().calibration(60), Sklearn(QuadraticDiscriminantAnalysis()), Exchange(1)
-            ),
-            path,
-        )
+
+    def torn(file, **arrays):
+        file.write(b"half a file")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(np, "savez", torn)
+    with pytest.raises(OSError, match="no space left"):
+        assay.save(gaussian().calibration(60), path)
     assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_files_can_be_read_by_others_as_usual(gaussian, path):
+    assay.save(gaussian().calibration(60), path)
+    plain = path.parent / "plain"
+    plain.touch()
+    assert path.stat().st_mode == plain.stat().st_mode
+
+
+def test_a_folder_that_is_not_there(gaussian, tmp_path):
+    with pytest.raises(FileNotFoundError, match="path: expected a folder that exists"):
+        assay.save(gaussian().calibration(60), tmp_path / "no" / "file.npz")
+
+
+def test_another_base_must_be_given_again(gaussian, path):
+    base = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 3.0), 1)
+    latents = gaussian().latents(60)
+    wide = assay.Calibration.from_base(3 * latents.theta, latents.x, base)
+    assay.save(wide, path)
+    with pytest.raises(ValueError, match="base: expected the one this file was made with"):
+        assay.load(path)
+    assert torch.equal(assay.load(path, base=base).theta, wide.theta)
 
 
 def test_files_that_are_not_ours(tmp_path):
@@ -142,7 +166,9 @@ def test_files_that_are_not_ours(tmp_path):
     text.write_text("hello")
     empty = tmp_path / "empty.npz"
     empty.touch()
-    for path in (other, torn, text, empty):
+    array = tmp_path / "array.npy"
+    np.save(array, np.zeros(3))
+    for path in (other, torn, text, empty, array):
         with pytest.raises(ValueError, match="path: expected a file that assay.save wrote"):
             assay.load(path)
     with pytest.raises(FileNotFoundError):

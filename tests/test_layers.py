@@ -5,15 +5,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "src" / "assay"
 LAYERS = [
-    {"version", "randomness", "door", "statistics"},
+    {"version", "randomness", "door", "statistics", "scaling"},
     {"bases"},
     {"flows"},
     {"samples", "tasks.two_moons"},
-    {"copies", "results"},
-    {"nulls", "curves", "classifiers.scaling"},
+    {"copies", "results", "neighbourhoods", "coordinates"},
+    {"nulls", "curves", "classifiers.scaling", "classifiers.features"},
     {"classifiers.mlp", "classifiers.sklearn"},
     {"classifiers"},
-    {"diagnostics.lc2st"},
+    {"diagnostics.lc2st", "diagnostics.moments"},
     {"diagnostics", "io", "plots.pp", "adapters", "adapters.zuko", "tasks"},
     {"plots"},
     {"__init__"},
@@ -37,10 +37,13 @@ def imported(package, node):
     if isinstance(node, ast.Import):
         names = [a.name.split(".") for a in node.names]
         return {".".join(n[1:]) or "__init__" for n in names if n[0] == "assay"}
-    if not isinstance(node, ast.ImportFrom) or not node.level:
+    if not isinstance(node, ast.ImportFrom):
         return set()
-    base = package[: len(package) - node.level + 1]
+    if not node.level and node.module.split(".")[0] != "assay":
+        return set()
+    base = package[: len(package) - node.level + 1] if node.level else ()
     target = [*base, *(node.module.split(".") if node.module else [])]
+    target = target if node.level else target[1:]
     whole = ".".join(target)
     inside = {".".join([*target, a.name]) for a in node.names}
     return {name for name in inside if name in LAYER} or {whole or "__init__"}

@@ -74,3 +74,16 @@ class TestFittedNull:
             assay.lc2st(latents, MLP(), fitted, seed=3)
         with pytest.raises(ValueError, match="calibration: expected the observations x"):
             assay.lc2st(gaussian().latents(60, seed=1), SMALL, fitted, seed=3)
+
+    def test_refuses_another_base(self, gaussian):
+        fitted = KnownBase(9).fit(gaussian().latents(60), SMALL)
+        latents = gaussian().latents(60)
+        wide = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 3.0), 1)
+        other = assay.Calibration.from_base(3 * latents.theta, latents.x, wide)
+        with pytest.raises(ValueError, match="base: expected StandardNormal"):
+            assay.lc2st(other, SMALL, fitted)
+
+    def test_takes_the_same_recipe_in_other_chunks(self, gaussian):
+        fitted = KnownBase(9).fit(gaussian().latents(60), SMALL)
+        recipe = MLP(hidden=(8,), epochs=2, batch=32, chunk=3)
+        assert assay.lc2st(gaussian().latents(60), recipe, fitted).null is fitted

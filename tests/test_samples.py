@@ -66,7 +66,7 @@ def test_images_are_embedded_or_flattened():
     assert embedded.features.shape == (N, 4)
     assert embedded.x.shape == (N, 4, 4)
     observed = embedded.observe(Draws(images[:2], Q[:2]))
-    assert observed.features.shape == (2, 4)
+    assert observed.place.features.shape == (2, 4)
 
 
 def test_an_embedding_of_the_wrong_shape():
@@ -81,6 +81,42 @@ def test_drop_invalid_keeps_the_finite_rows():
     kept = np.delete(np.arange(N), [3, 7, 9])
     np.testing.assert_array_equal(calibration.theta, THETA[kept])
     np.testing.assert_array_equal(calibration.theta_q, Q[kept])
+
+
+ODD = {
+    "reversed": THETA[::-1],
+    "big endian": THETA.astype(">f8"),
+    "extended": THETA.astype(np.longdouble),
+    "half": THETA.astype("f2"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_arrays_that_torch_does_not_like(odd):
+    found = Calibration(odd, X, Q).theta
+    np.testing.assert_allclose(found, odd.astype(float), rtol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [[0.5] * 20, [100], 5, np.ones(7, bool)])
+def test_bad_rows(rows):
+    with pytest.raises(ValueError, match="rows: expected"):
+        Calibration(THETA, X, Q).subset(rows)
+
+
+def test_an_embedding_that_is_not_a_function_of_x():
+    state = torch.get_rng_state()
+    with pytest.raises(ValueError, match="embed: expected the same features for the same x"):
+        Calibration(THETA, X, Q, embed=lambda x: x + torch.randn(len(x), 3).sum())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_sorting_forgets_the_order_given():
+    calibration = Calibration(THETA, X, Q)
+    order = np.random.default_rng(3).permutation(N)
+    first, second = calibration.sorted(), calibration.subset(order).sorted()
+    assert torch.equal(first.theta_q, second.theta_q)
+    assert first.mix(5) == second.mix(5) != calibration.mix(5)
+    assert first.mix(5) == Calibration(THETA, 7 * X + 3, Q).sorted().mix(5)
 
 
 def test_split_is_disjoint_and_complete():
@@ -104,8 +140,8 @@ def test_observations_one_and_many():
     calibration = Calibration(THETA, X, Q)
     one = calibration.observe(Draws(X[0], Q[0]))
     many = calibration.observe(Draws(X[:3], Q[:3]))
-    assert one.single
-    assert not many.single
+    assert one.place.single
+    assert not many.place.single
     assert one.draws.shape == (1, 5, 2)
     assert many.draws.shape == (3, 5, 2)
 

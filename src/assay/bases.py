@@ -78,7 +78,10 @@ def as_base(base: Any, dim: int) -> Base:
             f"`sample(n, generator)`; got {type(base).__name__}."
         )
     if base.dim != dim:
-        raise ValueError(f"base: expected dimension {dim}, that of theta; got {base.dim}.")
+        raise ValueError(
+            f"base: expected dimension {dim}, that of theta; got {base.dim}. Independent normals "
+            "need torch.distributions.Independent(base, 1)."
+        )
     return base  # type: ignore[no-any-return]
 
 

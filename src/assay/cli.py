@@ -1,9 +1,13 @@
 """The command line."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+try:
+    import typer
+except ModuleNotFoundError:
+    sys.exit("The command line needs typer: pip install 'assay[cli]'")
 
 from .version import __version__
 

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from .bases import Base, StandardNormal
 from .randomness import stream
+from .scaling import spread
 
 __all__ = ["Classifier", "Copies", "Redrawn", "Relabelled", "Rows", "Scores"]
 
@@ -117,7 +118,8 @@ class Classifier(Protocol):
         ...
         ...     def __call__(self, theta, x):
         ...         x = x[:, None].expand(*theta.shape[:2], -1)
-        ...         return torch.einsum("osi,hi->ohs", features(theta, x), self.weights)
+        ...         scores = torch.einsum("osi,hi->ohs", features(theta, x), self.weights)
+        ...         return scores.clamp(0, 1)
         >>> theta, noise, z = torch.randn(3, 300, 1, generator=torch.Generator().manual_seed(0))
         >>> calibration = assay.Calibration(theta, theta + noise, z)
         >>> test = assay.lc2st(calibration, Products(), assay.Exchange(99))
@@ -135,7 +137,7 @@ class Relabelled:
     """Copies with the same members, which differ in who plays the truth.
 
     Args:
-        members: The truth, first, and the draws of q at the same x, with shape (n, r, m).
+        members: The truth and the draws of q at the same x, with shape (n, r, m).
         x: Features of the observations, with shape (n, d).
         relabel: The labels (n, r) of copy h.
         which: The copies h.
@@ -161,7 +163,7 @@ class Relabelled:
     def scaling(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation over all members, which no relabelling changes."""
         pooled = self.members.flatten(0, 1)
-        return pooled.mean(0), _positive(pooled.std(0))
+        return pooled.mean(0), spread(pooled)
 
     @cached_property
     def labels(self) -> Tensor:
@@ -208,7 +210,7 @@ class Redrawn:
         if isinstance(self.base, StandardNormal):
             return self.truths.new_zeros(self.base.dim), self.truths.new_ones(self.base.dim)
         z = self.base.sample(10_000, stream(0, "scaling")).to(self.truths)
-        return z.mean(0), _positive(z.std(0))
+        return z.mean(0), spread(z)
 
     @cached_property
     def redrawn(self) -> Tensor:
@@ -245,11 +247,6 @@ class Redrawn:
 
     def _draw(self, *key: int | str) -> Tensor:
         return self.base.sample(len(self.x), stream(self.seed, *key)).to(self.truths)
-
-
-def _positive(scale: Tensor) -> Tensor:
-    """A constant column is kept, and scaled by one."""
-    return torch.where(scale > 0, scale, torch.ones_like(scale))
 
 
 def _rows(members: Tensor, x: Tensor, labels: Tensor) -> Rows:

@@ -4,13 +4,14 @@ Every message names the argument, says what was expected and what came, and wher
 obvious, what to do.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["as_device", "as_tensors", "check_count", "check_finite"]
+__all__ = ["as_device", "as_tensors", "check_count", "check_finite", "check_kind", "check_number"]
 
 
 def as_tensors(given: dict[str, Any]) -> dict[str, Tensor]:
@@ -28,8 +29,10 @@ def as_tensors(given: dict[str, Any]) -> dict[str, Tensor]:
 
 def _tensor(name: str, given: Any) -> Tensor:
     array = given if isinstance(given, Tensor) else _from_numpy(name, given)
-    if array.is_complex():
-        raise TypeError(f"{name}: expected an array of real numbers; got {array.dtype}.")
+    if array.is_complex() or array.layout != torch.strided:
+        raise TypeError(
+            f"{name}: expected a dense array of real numbers; got {array.dtype}, {array.layout}."
+        )
     if array.numel() == 0:
         raise ValueError(f"{name}: expected a non-empty array; got shape {tuple(array.shape)}.")
     # A copy: what was checked must not change under the caller's hands afterwards.
@@ -40,22 +43,24 @@ def _tensor(name: str, given: Any) -> Tensor:
 def _from_numpy(name: str, given: Any) -> Tensor:
     try:
         array = np.asarray(given)
-    except ValueError as error:
+    except (ValueError, RuntimeError, TypeError) as error:
         raise TypeError(f"{name}: expected an array of numbers; got {error}.") from error
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected an array of real numbers; got {array.dtype}.")
-    return torch.tensor(array)
+    # Extended precision, foreign byte orders and negative strides are not for torch.
+    known = np.float32 if array.dtype.itemsize <= 4 else np.float64
+    dtype = known if array.dtype.kind == "f" else np.int64
+    return torch.tensor(np.ascontiguousarray(array, dtype=dtype))
 
 
-def check_finite(name: str, array: Tensor) -> None:
+def check_finite(name: str, array: Tensor, remedy: str = "") -> None:
     """Refuses NaN and infinity, with their count and first rows."""
     bad = ~array.isfinite().reshape(len(array) if array.ndim else 1, -1).all(1)
     if bad.any():
         first = bad.nonzero().flatten()[:5].tolist()
         raise ValueError(
             f"{name}: expected finite numbers; got NaN or infinity in {int(bad.sum())} of "
-            f"{len(bad)} rows, first at {first}. Calibration.drop_invalid(theta, x, theta_q) "
-            "leaves such rows out."
+            f"{len(bad)} rows, first at {first}. {remedy}".strip()
         )
 
 
@@ -69,9 +74,27 @@ def as_device(device: str | torch.device) -> torch.device:
     return torch.device(device)
 
 
-def check_count(name: str, value: int, least: int = 1) -> None:
-    """Refuses what is not a whole number of at least `least`."""
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """Returns a whole number of at least `least`, or refuses."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected a whole number; got {type(value).__name__}.")
     if value < least:
         raise ValueError(f"{name}: expected at least {least}; got {value}.")
+    return int(value)
+
+
+def check_number(name: str, value: Any, *, least: float = 0.0, strict: bool = True) -> float:
+    """Returns a finite number above `least`, or refuses."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name}: expected a number; got {type(value).__name__}.")
+    if not math.isfinite(value) or value < least or (strict and value == least):
+        bound = "above" if strict else "of at least"
+        raise ValueError(f"{name}: expected a finite number {bound} {least:g}; got {value}.")
+    return float(value)
+
+
+def check_kind(name: str, value: Any, expected: str, *members: str) -> None:
+    """Refuses an object that lacks what is asked of it, and a class in place of its instance."""
+    if isinstance(value, type) or any(not hasattr(value, member) for member in members):
+        got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise TypeError(f"{name}: expected {expected}; got {got}.")

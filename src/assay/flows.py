@@ -7,15 +7,16 @@ samples speak of the same q.
 
 from typing import Any, Protocol
 
+import numpy as np
 import scipy.stats
 import torch
 from torch import Tensor
 
 from .bases import Base
-from .door import as_tensors, check_finite
+from .door import as_tensors, check_finite, check_kind
 from .randomness import isolated, stream
 
-__all__ = ["Flow", "check_inverse", "check_own", "flow_sample", "flow_to_base"]
+__all__ = ["Flow", "check_flow", "check_inverse", "check_own", "flow_sample", "flow_to_base"]
 
 HANDFUL = 512
 # The chance that a right flow is refused: about one in a million for each parameter.
@@ -36,14 +37,14 @@ class Flow(Protocol):
 
 
 _ANOTHER_Q = (
-    "theta_q: expected draws of this flow; their latents do not follow its base "
-    "(Kolmogorov-Smirnov p = {p:.1g} in coordinate {j}). They belong to another q: were they "
+    "{name}: expected draws of this flow; their latents do not follow its base "
+    "(Kolmogorov-Smirnov p = {p:.1g} in view {view}). They belong to another q: were they "
     "truncated to the prior, or drawn from another network? Test what you sample: keep to "
-    "parameter space, or draw theta_q from the flow itself."
+    "parameter space, or draw from the flow itself."
 )
 _NOT_INVERSE = (
     "flow: expected theta_to_base to map the flow's own samples to its base; it does not "
-    "(Kolmogorov-Smirnov p = {p:.1g} in coordinate {j}). Check the direction of the transform, "
+    "(Kolmogorov-Smirnov p = {p:.1g} in view {view}). Check the direction of the transform, "
     "the embedding of x, and whether sample() truncates to the prior."
 )
 
@@ -86,17 +87,30 @@ def check_inverse(flow: Flow, base: Base, x: Tensor, generator: torch.Generator)
     _check_base(z, base, "flow", _NOT_INVERSE)
 
 
-def check_own(flow: Flow, base: Base, theta_q: Tensor, x: Tensor) -> None:
-    """Refuses draws (n, m) at observations (n, ...) that a handful shows not to be the flow's."""
-    z = flow_to_base(flow, theta_q[:HANDFUL], x[:HANDFUL])
-    _check_base(z, base, "theta_q", _ANOTHER_Q)
+def check_own(z: Tensor, base: Base, name: str) -> None:
+    """Refuses latents (n, m) of draws that a handful shows not to be the flow's."""
+    _check_base(z[:HANDFUL], base, name, _ANOTHER_Q)
+
+
+def check_flow(flow: Any) -> None:
+    """Refuses what lacks a flow's members."""
+    hint = " Zuko's flows are wrapped by assay.adapters.zuko.ZukoFlow."
+    expected = "an object with base, theta_to_base(theta, x) and sample(x, n)."
+    check_kind("flow", flow, expected + hint, "base", "theta_to_base", "sample")
 
 
 def _check_base(z: Tensor, base: Base, name: str, message: str) -> None:
     """Refuses latents that are visibly not draws of the base."""
-    reference = base.sample(100 * HANDFUL, stream(0, "reference", name)).double().numpy()
-    latents = z.double().cpu().numpy()
-    for j in range(base.dim):
-        p = scipy.stats.ks_2samp(latents[:, j], reference[:, j], method="asymp").pvalue
+    reference = _views(base.sample(100 * HANDFUL, stream(0, "reference", name)))
+    for view, (found, expected) in enumerate(zip(_views(z.cpu()), reference, strict=True)):
+        p = scipy.stats.ks_2samp(found, expected, method="asymp").pvalue
         if p < REFUSAL:
-            raise ValueError(message.format(p=p, j=j))
+            raise ValueError(message.format(name=name, p=p, view=view))
+
+
+def _views(z: Tensor) -> list[np.ndarray]:
+    """Coordinates, products of neighbours and a few projections of latents (n, m)."""
+    products = z * z.roll(1, 1) if z.shape[1] > 1 else z[:, :0]
+    directions = torch.randn(z.shape[1], 4, generator=stream(0, "projections"))
+    views = torch.cat([z.double(), products.double(), z.double() @ directions.double()], 1)
+    return list(views.numpy().T)

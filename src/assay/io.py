@@ -17,14 +17,19 @@ import numpy as np
 import torch
 
 from . import statistics
-from .bases import Foreign, StandardNormal
+from .bases import StandardNormal
+from .classifiers.features import Fourier, Hermite
 from .classifiers.mlp import MLP, Networks
 from .classifiers.scaling import Scaling
+from .coordinates import Ranks, Whitened
 from .curves import PPCurve
 from .diagnostics.lc2st import LC2ST
+from .diagnostics.moments import Moments
+from .neighbourhoods import Nearest, Smooth
 from .nulls import Exchange, FittedNull, FreePermutation, Joined, KnownBase
-from .results import LocalResult
+from .results import LocalResult, MomentResult, MomentTable
 from .samples import Calibration, Draws
+from .scaling import Robust
 from .version import __version__
 
 __all__ = ["load", "save"]
@@ -35,13 +40,14 @@ CLASSES: dict[str, type] = {
     for cls in (
         *(Calibration, Draws, StandardNormal),
         *(Exchange, FittedNull, FreePermutation, Joined, KnownBase),
-        *(MLP, Networks, Scaling),
+        *(MLP, Networks, Robust, Scaling),
         *(LC2ST, LocalResult, PPCurve),
+        *(Moments, MomentResult, MomentTable, Nearest, Smooth, Whitened, Ranks, Hermite, Fourier),
     )
 }
 STATISTICS = {name: getattr(statistics, name) for name in statistics.__all__ if name.islower()}
 # What a file cannot hold, and the argument of `load` that brings it back.
-FOREIGN = ("embed", "flow", "statistic")
+FOREIGN = ("base", "embed", "flow", "statistic")
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:
@@ -69,10 +75,16 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
     header = {"format": FORMAT, "version": __version__, "content": content}
     arrays["assay"] = np.array(json.dumps(header))
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"path: expected a folder that exists; got {target.parent}.")
     handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
+        # mkstemp makes files for their owner only; this one is a file like any other.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)
@@ -84,8 +96,8 @@ def load(path: str | os.PathLike[str], **given: Any) -> Any:
 
     Args:
         path: The file.
-        given: The functions that a file cannot hold, where it was made with them: `embed`, `flow`,
-            or a `statistic` that is not one of this library's.
+        given: What a file cannot hold, where it was made with it: `embed`, `flow`, a `base` other
+            than the standard normal, or a `statistic` that is not one of this library's.
     """
     unknown = set(given) - set(FOREIGN)
     if unknown:
@@ -94,14 +106,17 @@ def load(path: str | os.PathLike[str], **given: Any) -> Any:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(str(arrays.pop("assay")))
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+        content, form = header["content"], header["format"]
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, TypeError) as error:
         raise ValueError(f"path: expected a file that assay.save wrote; got {path}.") from error
-    if header["format"] != FORMAT:
+    if form != FORMAT:
         raise ValueError(
-            f"path: expected format {FORMAT}; got {header['format']}, written by assay "
-            f"{header['version']}. Install a version that reads it."
+            f"path: expected format {FORMAT}; got {form}, written by assay "
+            f"{header.get('version')}. Install a version that reads it."
         )
-    return _decode(header["content"], arrays, given)
+    if "flow" in given:
+        given = {"base": given["flow"].base, **given}
+    return _decode(content, arrays, given)
 
 
 def _encode(value: Any, key: str, arrays: dict[str, np.ndarray]) -> Any:
@@ -122,7 +137,7 @@ def _encode(value: Any, key: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"statistic": value.__name__}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    name = "flow" if isinstance(value, Foreign) else key.rsplit("/", 1)[-1]
+    name = key.rsplit("/", 1)[-1]
     if name in FOREIGN:
         return {"foreign": name}
     raise TypeError(

@@ -1,11 +1,13 @@
 r"""Nulls: how the data could have looked if q were right.
 
-Under the **global null** q = p at almost every x. The nulls below are exact for it: with
-:math:`T_0, \dots, T_H` one and the same function of the data and of H null copies,
-:math:`p = (1 + \#\{T_h \ge T_0\}) / (1 + H)` is at most :math:`\alpha` with probability at most
-:math:`\alpha`, for every sample size and classifier. Evaluated at x_o they say whether the error
-of q shows *there*; a classifier smooths errors from elsewhere into x_o, so a rejection is evidence
-against q as seen through x_o.
+Under the **global null** q = p at almost every x. :class:`Exchange` and :class:`KnownBase` are
+exact for it: with :math:`T_0, \dots, T_H` one and the same function of the data and of H null
+copies, :math:`p = (1 + \#\{T_h \ge T_0\}) / (1 + H)` is at most :math:`\alpha` with probability
+at most :math:`\alpha`, for every sample size and classifier, over the data and the draws of the
+nulls; the latter change with x as well as with the seed. :class:`Exchange` asks that the k draws
+at an x are exchangeable with each other, as independent ones are and neighbours in a Markov chain
+are not. Evaluated at x_o the nulls say whether the error of q shows *there*; a classifier smooths
+errors from elsewhere into x_o, so a rejection is evidence against q as seen through x_o.
 
 A null is a value with ``train(calibration, classifier, seed)``, which returns the
 :class:`~assay.copies.Scores` of data and nulls. One that depends on x_o returns scores that train
@@ -18,6 +20,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from .bases import Base
 from .copies import Classifier, Redrawn, Relabelled, Scores
 from .door import check_count
 from .randomness import Seed, seed_of, stream
@@ -61,7 +64,7 @@ class Exchange:
     n: int = 199
 
     def __post_init__(self) -> None:
-        check_count("n", self.n)
+        object.__setattr__(self, "n", check_count("n", self.n))
 
     @property
     def hypothesis(self) -> str:
@@ -70,13 +73,14 @@ class Exchange:
 
     def copies(self, calibration: Calibration, seed: int) -> Relabelled:
         """The data, and n exchanges of it."""
-        members = _members(calibration)
-        n, r, _ = members.shape
+        members, data = _members(calibration, seed)
+        n, r = data.shape
+        seed = calibration.mix(seed)
 
         def relabel(h: int) -> Tensor:
-            truth = torch.zeros(n, dtype=torch.int64)
-            if h:
-                truth = torch.randint(r, (n,), generator=stream(seed, "null", h))
+            if h == 0:
+                return data
+            truth = torch.randint(r, (n,), generator=stream(seed, "null", h))
             return torch.nn.functional.one_hot(truth, r).bool()
 
         return Relabelled(members, calibration.features, relabel, range(self.n + 1))
@@ -91,8 +95,8 @@ class FreePermutation:
     """The labels of all rows are permuted freely, as in Algorithm 1 of the paper.
 
     This breaks the pairing: in a copy the classes no longer share the same x, so null classifiers
-    can learn chance imbalances of x that the data cannot have. It is valid but conservative, the
-    more so the more dimensions x has; :class:`Exchange` is exact. Kept for reproduction.
+    can learn chance imbalances of x that the data cannot have. It was conservative wherever it was
+    measured, the more so the more dimensions x has. Kept for reproduction.
 
     Args:
         n: The number of null copies.
@@ -101,7 +105,7 @@ class FreePermutation:
     n: int = 199
 
     def __post_init__(self) -> None:
-        check_count("n", self.n)
+        object.__setattr__(self, "n", check_count("n", self.n))
 
     @property
     def hypothesis(self) -> str:
@@ -110,16 +114,14 @@ class FreePermutation:
 
     def copies(self, calibration: Calibration, seed: int) -> Relabelled:
         """The data, and n permutations of its labels."""
-        members = _members(calibration)
-        n, r, _ = members.shape
-        data = torch.zeros(n, r, dtype=torch.bool)
-        data[:, 0] = True
+        members, data = _members(calibration, seed)
+        seed = calibration.mix(seed)
 
         def relabel(h: int) -> Tensor:
             if h == 0:
                 return data
-            order = torch.randperm(n * r, generator=stream(seed, "null", h))
-            return data.flatten()[order].reshape(n, r)
+            order = torch.randperm(data.numel(), generator=stream(seed, "null", h))
+            return data.flatten()[order].reshape(data.shape)
 
         return Relabelled(members, calibration.features, relabel, range(self.n + 1))
 
@@ -146,7 +148,7 @@ class KnownBase:
     n: int = 199
 
     def __post_init__(self) -> None:
-        check_count("n", self.n)
+        object.__setattr__(self, "n", check_count("n", self.n))
 
     @property
     def hypothesis(self) -> str:
@@ -161,7 +163,7 @@ class KnownBase:
                 "Use calibration.to_latent(flow), or the null Exchange(n)."
             )
         base, z, x = calibration.base, calibration.theta, calibration.features
-        return Redrawn(z, x, base, seed, range(self.n + 1))
+        return Redrawn(z, x, base, calibration.mix(seed), range(self.n + 1))
 
     def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> Scores:
         """Fits the data, first, and its null copies."""
@@ -177,9 +179,10 @@ class KnownBase:
             classifier: The classifier of the tests to come.
             seed: The seed of the tests to come.
         """
-        seed = seed_of(seed)
-        scores = classifier.fit(self.copies(calibration, seed)[1:], seed)
-        return FittedNull(self, classifier, seed, calibration.features, scores)
+        seed, calibration = seed_of(seed), calibration.sorted()
+        copies = self.copies(calibration, seed)
+        scores = classifier.fit(copies[1:], seed)
+        return FittedNull(self, classifier, seed, calibration.features, copies.base, scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +196,7 @@ class FittedNull:
         classifier: The classifier they were fitted with.
         seed: The seed they were fitted with.
         x: Features of the observations, with shape (n, d).
+        base: The base distribution.
         scores: The fitted copies.
     """
 
@@ -200,6 +204,7 @@ class FittedNull:
     classifier: Classifier
     seed: int
     x: Tensor
+    base: Base
     scores: Scores
 
     @property
@@ -217,9 +222,13 @@ class FittedNull:
 
     def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> Scores:
         """Fits the data and puts the fitted nulls behind it."""
-        given = {"classifier": (classifier, self.classifier), "seed": (seed, self.seed)}
+        given = {
+            "classifier": (classifier, self.classifier),
+            "seed": (seed, self.seed),
+            "base": (calibration.base, self.base),
+        }
         for name, (got, expected) in given.items():
-            if got != expected:
+            if got != expected and (name != "classifier" or repr(got) != repr(expected)):
                 raise ValueError(
                     f"{name}: expected {expected!r}, with which the null was fitted; got {got!r}."
                 )
@@ -244,11 +253,19 @@ class Joined:
         return torch.cat([self.first(theta, x), self.second(theta, x)], 1)
 
 
-def _members(calibration: Calibration) -> Tensor:
-    """The truth, first, and the draws of q at the same x, with shape (n, k + 1, m)."""
+def _members(calibration: Calibration, seed: int) -> tuple[Tensor, Tensor]:
+    """The truth and the draws of q at the same x (n, k + 1, m), and who is the truth (n, k + 1).
+
+    The truth stands at a random place of its set, as it does in a null copy: otherwise a
+    classifier that minds the order of rows would treat the data and its nulls differently.
+    """
     if calibration.theta_q is None:
         raise ValueError(
             "null: expected a calibration with draws theta_q of q; got latents. Use "
             "KnownBase(n), or a calibration in parameter space."
         )
-    return torch.cat([calibration.theta[:, None], calibration.theta_q], 1)
+    members = torch.cat([calibration.theta[:, None], calibration.theta_q], 1)
+    n, r, m = members.shape
+    places = torch.rand(n, r, generator=stream(calibration.mix(seed), "places")).argsort(1)
+    index = places.to(members.device)[..., None].expand(-1, -1, m)
+    return members.gather(1, index), places == 0

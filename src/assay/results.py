@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LocalResult", "pvalue"]
+__all__ = ["LocalResult", "MomentResult", "MomentTable", "pvalue", "pvalue_error"]
 
 
 def pvalue(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
@@ -34,6 +34,11 @@ def pvalue(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
     slack = 100 * np.finfo(float).eps * np.abs(statistic)
     larger = null >= (statistic - slack)[..., None]
     return np.asarray((1 + larger.sum(-1)) / (1 + null.shape[-1]))
+
+
+def pvalue_error(p: np.ndarray, nulls: int) -> np.ndarray:
+    """The Monte-Carlo standard error of a p-value from so many nulls."""
+    return np.asarray(np.sqrt(p * (1 - p) / (1 + nulls)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +68,9 @@ class LocalResult:
     hypothesis: str
     settings: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        _freeze(self)
+
     @property
     def pvalue(self) -> np.ndarray:
         """The p-value, with shape () or (o,)."""
@@ -71,20 +79,19 @@ class LocalResult:
     @property
     def pvalue_error(self) -> np.ndarray:
         """The Monte-Carlo standard error of the p-value, due to the finite number of nulls."""
-        p = self.pvalue
-        return np.asarray(np.sqrt(p * (1 - p) / (1 + self.null.shape[-1])))
+        return pvalue_error(self.pvalue, self.null.shape[-1])
 
     @property
     def table(self) -> list[dict[str, float]]:
         """One row for each observation: statistic, 95 % quantile of the null, p-value, error."""
-        columns = {
-            "statistic": self.statistic,
-            "null 95 %": np.quantile(self.null, 0.95, axis=-1),
-            "p-value": self.pvalue,
-            "± MC error": self.pvalue_error,
-        }
-        flat = {name: np.atleast_1d(values) for name, values in columns.items()}
-        return [{k: float(v[i]) for k, v in flat.items()} for i in range(len(flat["p-value"]))]
+        return _rows(
+            {
+                "statistic": self.statistic,
+                "null 95 %": np.quantile(self.null, 0.95, axis=-1),
+                "p-value": self.pvalue,
+                "± MC error": self.pvalue_error,
+            }
+        )
 
     @property
     def sentence(self) -> str:
@@ -99,9 +106,10 @@ class LocalResult:
                 f"({test})."
             )
         low = int((p <= 0.05).sum())
+        level = math.floor(0.05 * (h + 1) + 1e-9) / (h + 1)
         return (
             f"At {low} of {p.size} observations the p-value is at most 0.05, where about "
-            f"{_number(0.05 * p.size)} would be if q were the true posterior at every x ({test})."
+            f"{_number(level * p.size)} would be if q were the true posterior at every x ({test})."
         )
 
     @property
@@ -109,24 +117,158 @@ class LocalResult:
         return np.atleast_1d(self.pvalue_error)
 
     def __repr__(self) -> str:
-        rows = self.table
-        lines = ["  ".join(["x_o", *(f"{name:>10}" for name in rows[0])])]
-        shown = rows[:20]
-        for i, row in enumerate(shown):
-            lines.append("  ".join([f"{i:>3}", *(f"{_number(v):>10}" for v in row.values())]))
-        if len(rows) > len(shown):
-            lines.append(f"... and {len(rows) - len(shown)} more")
-        return "\n".join([*lines, f"H0: {self.hypothesis}.", self.sentence])
+        return _text(self.table, self.hypothesis, self.sentence)
 
     def _repr_html_(self) -> str:
-        rows = self.table
-        head = "".join(f"<th>{escape(name)}</th>" for name in ("x_o", *rows[0]))
-        body = "".join(
-            f"<tr><td>{i}</td>" + "".join(f"<td>{_number(v)}</td>" for v in row.values()) + "</tr>"
-            for i, row in enumerate(rows)
+        return _html(self.table, self.hypothesis, self.sentence)
+
+
+@dataclass(frozen=True, eq=False)
+class MomentTable:
+    """Local errors of q in m directions, at c sizes, each with its error and its null.
+
+    Fields have shape (c, m), or (o, c, m) for o observations; correlations one more m. An error is
+    the standard error of the estimate; a null is the standard deviation it would have if q were
+    right, so that anything within twice of it is noise.
+
+    Args:
+        bias: How much too high q is, in standard deviations of q.
+        bias_error: Its standard error.
+        bias_null: Its standard deviation if q is right.
+        dispersion: Standard deviation of q over that of the truth: above one, q is too wide.
+        dispersion_error: Its standard error.
+        dispersion_null: Its standard deviation, around one, if q is right.
+        correlation: Correlation of the truth between directions in which q has none; None where
+            the directions are parameters.
+        correlation_null: Its standard deviation if q is right, with shape (c, 1, 1).
+    """
+
+    bias: np.ndarray
+    bias_error: np.ndarray
+    bias_null: np.ndarray
+    dispersion: np.ndarray
+    dispersion_error: np.ndarray
+    dispersion_null: np.ndarray
+    correlation: np.ndarray | None
+    correlation_null: np.ndarray | None
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+
+@dataclass(frozen=True, eq=False)
+class MomentResult:
+    """What the local moment test found at one observation, or at o of them.
+
+    Args:
+        statistic: The largest surprise over all sizes, with shape () or (o,).
+        null: Its values for the null copies, with shape (H,) or (o, H).
+        approximation: The p-value by chi-square approximations, without nulls, shaped as the
+            statistic.
+        pairs: The effective number of calibration pairs at each size, with shape (c,) or (o, c).
+        x: The observation, with shape (...,) or (o, ...).
+        directions: Errors of q in latent directions; in parameters where there is no flow.
+        parameters: Errors of q in parameters, through the flow; None where there is none.
+        hypothesis: What a small p-value speaks against.
+        settings: The settings and versions that made it.
+    """
+
+    statistic: np.ndarray
+    null: np.ndarray
+    approximation: np.ndarray
+    pairs: np.ndarray
+    x: np.ndarray
+    directions: MomentTable
+    parameters: MomentTable | None
+    hypothesis: str
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+    @property
+    def pvalue(self) -> np.ndarray:
+        """The exact Monte-Carlo p-value, with shape () or (o,)."""
+        return pvalue(self.statistic, self.null)
+
+    @property
+    def pvalue_error(self) -> np.ndarray:
+        """The Monte-Carlo standard error of the p-value, due to the finite number of nulls."""
+        return pvalue_error(self.pvalue, self.null.shape[-1])
+
+    @property
+    def table(self) -> list[dict[str, float]]:
+        """One row for each observation."""
+        return _rows(
+            {
+                "statistic": self.statistic,
+                "null 95 %": np.quantile(self.null, 0.95, axis=-1),
+                "p-value": self.pvalue,
+                "± MC error": self.pvalue_error,
+                "p approx": self.approximation,
+                "pairs": self.pairs[..., -1],
+            }
         )
-        words = f"<p>H0: {escape(self.hypothesis)}.<br>{escape(self.sentence)}</p>"
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{words}"
+
+    @property
+    def sentence(self) -> str:
+        """One sentence to quote."""
+        shown = self.directions if self.parameters is None else self.parameters
+        if self.pvalue.ndim:
+            low = int((self.pvalue <= 0.05).sum())
+            return f"At {low} of {self.pvalue.size} observations the p-value is at most 0.05."
+        name = "latent" if self.parameters is None and self.settings["k"] is None else "parameter"
+        bias, wide = shown.bias[-1], shown.dispersion[-1]
+        parts = [
+            f"{name} {j}: {bias[j]:+.2f} ± {2 * shown.bias_null[-1, j]:.2f} sd, "
+            f"width × {wide[j]:.2f} ± {2 * shown.dispersion_null[-1, j]:.2f}"
+            for j in range(min(len(bias), 6))
+        ]
+        more = "; ..." if len(bias) > len(parts) else ""
+        return (
+            f"Against the truth near x_o (± two null standard deviations), q is off by "
+            f"{'; '.join(parts)}{more}."
+        )
+
+    def __repr__(self) -> str:
+        return _text(self.table, self.hypothesis, self.sentence)
+
+    def _repr_html_(self) -> str:
+        return _html(self.table, self.hypothesis, self.sentence)
+
+
+def _freeze(result: Any) -> None:
+    """Gives a result arrays of its own that cannot be written."""
+    for name, value in vars(result).items():
+        if isinstance(value, np.ndarray | np.generic):
+            own = np.array(value)
+            own.setflags(write=False)
+            object.__setattr__(result, name, own)
+
+
+def _rows(columns: dict[str, np.ndarray]) -> list[dict[str, float]]:
+    flat = {name: np.atleast_1d(values) for name, values in columns.items()}
+    return [{k: float(v[i]) for k, v in flat.items()} for i in range(len(flat["p-value"]))]
+
+
+def _text(rows: list[dict[str, float]], hypothesis: str, sentence: str) -> str:
+    lines = ["  ".join(["x_o", *(f"{name:>10}" for name in rows[0])])]
+    shown = rows[:20]
+    for i, row in enumerate(shown):
+        lines.append("  ".join([f"{i:>3}", *(f"{_number(v):>10}" for v in row.values())]))
+    if len(rows) > len(shown):
+        lines.append(f"... and {len(rows) - len(shown)} more")
+    return "\n".join([*lines, f"H0: {hypothesis}.", sentence])
+
+
+def _html(rows: list[dict[str, float]], hypothesis: str, sentence: str) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in ("x_o", *rows[0]))
+    body = "".join(
+        f"<tr><td>{i}</td>" + "".join(f"<td>{_number(v)}</td>" for v in row.values()) + "</tr>"
+        for i, row in enumerate(rows)
+    )
+    words = f"<p>H0: {escape(hypothesis)}.<br>{escape(sentence)}</p>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{words}"
 
 
 def _number(value: float) -> str:

@@ -11,10 +11,11 @@ In **latent space** the truths are :math:`z = T^{-1}(\theta; x)` for a flow T, a
 flow's base distribution, which is known and needs no draws to be stored.
 """
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,10 +23,10 @@ from torch import Tensor
 
 from .bases import Base, StandardNormal, as_base
 from .door import as_device, as_tensors, check_count, check_finite
-from .flows import Flow, check_inverse, check_own, flow_sample, flow_to_base
-from .randomness import Seed, seed_of, stream
+from .flows import HANDFUL, Flow, check_flow, check_inverse, check_own, flow_sample, flow_to_base
+from .randomness import Seed, isolated, seed_of, stream
 
-__all__ = ["Calibration", "Draws", "Embed", "Observed"]
+__all__ = ["Calibration", "Draws", "Embed", "Observed", "Place"]
 
 Embed = Callable[[Tensor], Any]
 
@@ -59,6 +60,19 @@ class Calibration:
     base: Base | None = field(default=None, kw_only=True)
     flow: Flow | None = field(default=None, kw_only=True)
 
+    if TYPE_CHECKING:
+        # Arrays of any library come in; tensors are what is kept.
+        def __init__(
+            self,
+            theta: Any,
+            x: Any,
+            theta_q: Any,
+            embed: Embed | None = None,
+            *,
+            base: Any = None,
+            flow: Flow | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         given = {"theta": self.theta, "x": self.x, "theta_q": self.theta_q}
         arrays = as_tensors({k: v for k, v in given.items() if v is not None})
@@ -69,7 +83,9 @@ class Calibration:
             )
         arrays = _shaped(arrays)
         for name, array in arrays.items():
-            check_finite(name, array)
+            check_finite(
+                name, array, "Calibration.drop_invalid(theta, x, theta_q) leaves them out."
+            )
             object.__setattr__(self, name, array)
         if self.base is not None:
             object.__setattr__(self, "base", as_base(self.base, self.theta.shape[1]))
@@ -92,7 +108,7 @@ class Calibration:
             >>> Calibration.from_base(z, x)
             Calibration(n=100, m=3, k=None, x=(3,), space='latent')
         """
-        z = as_tensors({"z": z})["z"]
+        z, x = as_tensors({"z": z, "x": x}).values()
         if z.ndim != 2:
             raise ValueError(f"z: expected shape (n, m); got {tuple(z.shape)}.")
         return cls(z, x, None, embed, base=base or StandardNormal(z.shape[1]))
@@ -141,6 +157,38 @@ class Calibration:
         """Either ``'parameters'`` or ``'latent'``."""
         return "parameters" if self.base is None else "latent"
 
+    def sorted(self) -> "Calibration":
+        """The same pairs in an order that x alone decides, so that none given to them matters."""
+        order = np.lexsort(self._ranks.T[::-1])
+        return self if (np.diff(order) == 1).all() else self.subset(order)
+
+    def mix(self, seed: int) -> int:
+        """A seed that also depends on the order of the observations in each of their features.
+
+        With one and the same seed, two data sets then still meet independent nulls; x is what no
+        null changes, so it may choose them, and ranks do not depend on units.
+        """
+        digest = hashlib.blake2b(self._ranks.tobytes(), digest_size=8).digest()
+        return (seed ^ int.from_bytes(digest, "big")) % 2**62
+
+    @cached_property
+    def _ranks(self) -> np.ndarray:
+        """Ranks of the features in their columns, ties alike, with shape (n, d)."""
+        columns = self.features.cpu().numpy().T
+        return np.stack([np.unique(c, return_inverse=True)[1] for c in columns], 1)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Sizes, space and device, as plain values."""
+        return {
+            "n": len(self),
+            "m": self.m,
+            "k": self.k,
+            "d": self.features.shape[1],
+            "space": self.space,
+            "device": str(self.theta.device),
+        }
+
     @cached_property
     def features(self) -> Tensor:
         """What a classifier sees of x, with shape (n, d)."""
@@ -160,11 +208,13 @@ class Calibration:
         """
         if self.base is not None:
             raise ValueError("calibration: expected parameters; got latents already.")
+        check_flow(flow)
         base = as_base(flow.base, self.m)
         rows = torch.randperm(len(self), generator=stream(seed_of(seed), "handful"))
         check_inverse(flow, base, self.x[rows], stream(seed_of(seed), "flow"))
         if self.theta_q is not None:
-            check_own(flow, base, self.theta_q[rows, 0], self.x[rows])
+            some = rows[:HANDFUL]
+            check_own(flow_to_base(flow, self.theta_q[some, 0], self.x[some]), base, "theta_q")
         z = flow_to_base(flow, self.theta, self.x)
         return Calibration(z, self.x, None, self.embed, base=base, flow=flow)
 
@@ -174,7 +224,16 @@ class Calibration:
         Args:
             rows: Indices or a boolean mask over the n rows.
         """
-        rows = torch.as_tensor(np.asarray(rows), device=self.theta.device)
+        rows = np.arange(len(self))[rows] if isinstance(rows, slice) else np.asarray(rows)
+        if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.shape != (len(self),)):
+            raise ValueError(
+                f"rows: expected whole numbers or a mask of length {len(self)}; got {rows.dtype} "
+                f"of shape {rows.shape}."
+            )
+        try:
+            rows = torch.as_tensor(np.arange(len(self))[rows], device=self.theta.device)
+        except IndexError as error:
+            raise ValueError(f"rows: expected rows of {len(self)}; got {error}.") from error
         theta_q = None if self.theta_q is None else self.theta_q[rows]
         return replace(self, theta=self.theta[rows], x=self.x[rows], theta_q=theta_q)
 
@@ -185,8 +244,8 @@ class Calibration:
             share: The share of rows in the first part.
             seed: Chooses the rows.
         """
-        if not 0 < share < 1:
-            raise ValueError(f"share: expected a number between 0 and 1; got {share}.")
+        if not isinstance(share, int | float) or not 0 < share < 1:
+            raise ValueError(f"share: expected a number between 0 and 1; got {share!r}.")
         order = torch.randperm(len(self), generator=stream(seed_of(seed), "split"))
         cut = round(share * len(self))
         return self.subset(order[:cut]), self.subset(order[cut:])
@@ -200,6 +259,24 @@ class Calibration:
         device = as_device(device)
         theta_q = None if self.theta_q is None else self.theta_q.to(device)
         return replace(self, theta=self.theta.to(device), x=self.x.to(device), theta_q=theta_q)
+
+    def place(self, draws: "Draws") -> "Place":
+        """Checks observations against this calibration, whatever draws come with them.
+
+        Args:
+            draws: One observation or many.
+        """
+        shape = self.x.shape[1:]
+        x = draws.x.to(self.x)
+        single = x.shape == shape
+        if not single and x.shape[1:] != shape:
+            raise ValueError(
+                f"x_o: expected shape {tuple(shape)} for one observation or (o, "
+                f"{', '.join(map(str, shape))}) for many, as in the calibration; "
+                f"got {tuple(x.shape)}."
+            )
+        x = x[None] if single else x
+        return Place(x, _features(x, self.embed), single)
 
     def observe(self, draws: "Draws", seed: int = 0) -> "Observed":
         """Checks draws against this calibration and brings them into its space.
@@ -219,7 +296,8 @@ class Draws:
         x: One observation, with shape (...,), or many, with shape (o, ...).
         theta: Draws of :math:`q(\cdot \mid x)`, with shape (s, m) or (o, s, m). Not needed in
             latent space, where the test makes its own.
-        n: The number of draws per observation that a test in latent space makes.
+        n: The number of draws per observation that a test in latent space makes; that of theta
+            where it is given.
 
     Example:
         >>> Draws([0.5, 1.0], torch.zeros(100, 2))
@@ -229,6 +307,10 @@ class Draws:
     x: Tensor
     theta: Tensor | None = None
     n: int = 1000
+
+    if TYPE_CHECKING:
+
+        def __init__(self, x: Any, theta: Any = None, n: int = 1000) -> None: ...
 
     def __post_init__(self) -> None:
         given = {"x": self.x, "theta": self.theta}
@@ -242,7 +324,7 @@ class Draws:
                     f"theta: expected shape (s, m) or (o, s, m); got {tuple(self.theta.shape)}."
                 )
             object.__setattr__(self, "n", self.theta.shape[-2])
-        check_count("n", self.n)
+        object.__setattr__(self, "n", check_count("n", self.n))
 
     def __repr__(self) -> str:
         theta = self.n if self.theta is None else tuple(self.theta.shape)
@@ -250,22 +332,33 @@ class Draws:
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
-    """Draws that were checked against a calibration, o observations at a time.
+class Place:
+    """Observations that were checked against a calibration.
 
     Args:
         x: The observations as given, with shape (o, ...).
         features: What a classifier sees of them, with shape (o, d).
-        draws: Draws of q in the space of the calibration, with shape (o, s, m).
-        theta: The same in parameter units, or None where no flow can tell.
         single: Whether one observation was given without a leading axis.
     """
 
     x: Tensor
     features: Tensor
+    single: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """Draws that were checked against a calibration, at o observations.
+
+    Args:
+        place: The observations.
+        draws: Draws of q in the space of the calibration, with shape (o, s, m).
+        theta: The same in parameter units, or None where no flow can tell.
+    """
+
+    place: Place
     draws: Tensor
     theta: Tensor | None
-    single: bool
 
 
 def _shaped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -301,22 +394,35 @@ def _features(x: Tensor, embed: Embed | None) -> Tensor:
     """Embeds or flattens observations (n, ...) to (n, d)."""
     if embed is None:
         return x.flatten(1)
-    with torch.no_grad():
-        features = as_tensors({"embed(x)": embed(x)})["embed(x)"].to(x.device)
+    features, again = (
+        as_tensors({"embed(x)": _quietly(embed, part)})["embed(x)"].to(x.device)
+        for part in (x, x[:1])
+    )
     if features.ndim != 2 or len(features) != len(x):
         raise ValueError(
             f"embed: expected features with shape ({len(x)}, d); got {tuple(features.shape)}."
         )
     check_finite("embed(x)", features)
+    if not torch.allclose(features[:1], again, rtol=1e-2, atol=1e-2 * float(features.std())):
+        raise ValueError(
+            "embed: expected the same features for the same x, alone or among others; got other "
+            "ones. Switch dropout and batch normalisation off with network.eval()."
+        )
     return features
 
 
+def _quietly(embed: Embed, x: Tensor) -> Any:
+    """Applies an embedding without gradients and without moving a global generator."""
+    with torch.no_grad(), isolated(stream(0, "embed")):
+        return embed(x)
+
+
 def _observe(calibration: Calibration, draws: Draws, seed: int) -> Observed:
-    x, single = _observations(calibration, draws)
-    features = _features(x, calibration.embed)
+    place = calibration.place(draws)
+    count = len(place.x)
     if calibration.base is None:
-        theta = _parameters(calibration, draws, len(x))
-        return Observed(x, features, theta, theta, single)
+        theta = _parameters(calibration, draws, count)
+        return Observed(place, theta, theta)
     flow = calibration.flow
     if flow is None and draws.theta is not None:
         raise ValueError(
@@ -325,28 +431,19 @@ def _observe(calibration: Calibration, draws: Draws, seed: int) -> Observed:
         )
     if flow is None:
         base = calibration.base.sample(draws.n, stream(seed, "evaluation")).to(calibration.theta)
-        return Observed(x, features, base.expand(len(x), -1, -1), None, single)
+        return Observed(place, base.expand(count, -1, -1), None)
     if draws.theta is not None:
-        theta = _parameters(calibration, draws, len(x))
+        theta = _parameters(calibration, draws, count)
     else:
-        streams = [stream(seed, "evaluation", i) for i in range(len(x))]
-        pairs = zip(x, streams, strict=True)
-        theta = torch.stack([flow_sample(flow, site, draws.n, g) for site, g in pairs])
-    sites = x.repeat_interleave(draws.n, 0)
-    z = flow_to_base(flow, theta.flatten(0, 1), sites).reshape(theta.shape)
-    return Observed(x, features, z, theta, single)
-
-
-def _observations(calibration: Calibration, draws: Draws) -> tuple[Tensor, bool]:
-    shape = calibration.x.shape[1:]
-    x = draws.x.to(calibration.x)
-    single = x.shape == shape
-    if not single and x.shape[1:] != shape:
-        raise ValueError(
-            f"x_o: expected shape {tuple(shape)} for one observation or (o, "
-            f"{', '.join(map(str, shape))}) for many, as in the calibration; got {tuple(x.shape)}."
-        )
-    return (x[None] if single else x), single
+        streams = (stream(seed, "evaluation", i) for i in range(count))
+        pairs = zip(place.x, streams, strict=True)
+        theta = torch.stack([flow_sample(flow, x, draws.n, stream) for x, stream in pairs])
+    sites = place.x.repeat_interleave(draws.n, 0)
+    z = flow_to_base(flow, theta.flatten(0, 1), sites)
+    if draws.theta is not None:
+        order = torch.randperm(len(z), generator=stream(seed, "handful"))
+        check_own(z[order], calibration.base, "theta_o")
+    return Observed(place, z.reshape(theta.shape), theta)
 
 
 def _parameters(calibration: Calibration, draws: Draws, observations: int) -> Tensor:

@@ -32,10 +32,10 @@ def test_columns_of_any_unit_give_the_same_inputs(gaussian):
 
 def test_discrete_and_constant_columns(gaussian):
     theta = gaussian().calibration(200).theta
-    x = torch.stack([torch.ones(200), (torch.arange(200) % 10 == 0).float()], 1)
+    x = torch.stack([torch.full((200,), 0.1), (torch.arange(200) % 10 == 0).float()], 1)
     found = scaling(assay.Calibration(theta, x, theta))
-    assert found.x_scale[0] == 1
-    torch.testing.assert_close(found.x_scale[1], x[:, 1].std())
+    assert found.robust.scale[0] == 1
+    torch.testing.assert_close(found.robust.scale[1], x[:, 1].std())
     assert found.x(x).isfinite().all()
 
 
@@ -45,4 +45,4 @@ def test_wild_members_are_moved_in(gaussian):
 
 
 def test_many_rows(gaussian):
-    assert scaling(gaussian().calibration(250_000)).x_scale.isfinite().all()
+    assert scaling(gaussian().calibration(250_000)).robust.scale.isfinite().all()

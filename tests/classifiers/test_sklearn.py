@@ -73,3 +73,9 @@ def test_a_free_random_state_is_the_same_for_all_copies(gaussian):
 def test_what_is_no_classifier(estimator):
     with pytest.raises(TypeError, match="estimator: expected an instance"):
         Sklearn(estimator)
+
+
+def test_class_weights_with_several_draws(gaussian):
+    balanced = Sklearn(LogisticRegression(class_weight="balanced"))
+    with pytest.raises(ValueError, match="estimator: expected no class weights with 3 draws"):
+        assay.lc2st(gaussian().calibration(50, k=3), balanced, Exchange(1))

@@ -52,6 +52,12 @@ class Sklearn:
 
     def fit(self, copies: Copies, seed: int) -> "Estimators":
         """Fits one clone for each copy."""
+        weights = {k: v for k, v in self.estimator.get_params().items() if "class_weight" in k}
+        if copies.odds > 1 and any(value is not None for value in weights.values()):
+            raise ValueError(
+                f"estimator: expected no class weights with {copies.odds} draws of q for each "
+                f"truth, since probabilities are brought to even odds here; got {weights}."
+            )
         estimator = _seeded(self.estimator, seed)
         jobs = ((estimator, *_table(copies, i)) for i in range(len(copies)))
         fits = map(_fit, jobs) if self.executor is None else _spread(self.executor, jobs)

@@ -14,21 +14,20 @@ Reference: Linhart, Gramfort and Rodrigues 2023, *L-C2ST: Local Diagnostics for 
 Approximations in Simulation-Based Inference*, Algorithms 1 to 4.
 """
 
-import platform
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from ..classifiers.mlp import MLP
 from ..copies import Classifier, Scores
+from ..door import check_kind
 from ..nulls import Exchange, KnownBase, Null
 from ..randomness import Seed, seed_of
 from ..results import LocalResult
-from ..samples import Calibration, Draws
+from ..samples import Calibration, Draws, Observed
 from ..statistics import Statistic, mse0
-from ..version import __version__
+from ..version import versions
 
 __all__ = ["LC2ST", "lc2st"]
 
@@ -63,10 +62,16 @@ def lc2st(
         >>> bool(0 < result.pvalue <= 1)
         True
     """
-    classifier = MLP() if classifier is None else classifier
+    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
     if null is None:
         null = Exchange() if calibration.base is None else KnownBase()
+    classifier = MLP() if classifier is None else classifier
+    check_kind("classifier", classifier, "a classifier such as MLP()", "fit")
+    check_kind("null", null, "a null such as Exchange(99)", "train", "n")
+    if not callable(statistic):
+        raise TypeError(f"statistic: expected a function such as mse0; got {statistic!r}.")
     seed = seed_of(seed)
+    calibration = calibration.sorted()
     scores = null.train(calibration, classifier, seed)
     return LC2ST(calibration, classifier, null, statistic, seed, scores)
 
@@ -97,48 +102,66 @@ class LC2ST:
         Args:
             draws: The observation x_o and draws of q there.
         """
+        check_kind("draws", draws, "Draws(x_o, theta_o)", "x", "theta")
         observed = self.calibration.observe(draws, self.seed)
-        probabilities = self.scores(observed.draws, observed.features).cpu().numpy()
-        statistics = np.asarray(self.statistic(probabilities))
-        if statistics.shape != probabilities.shape[:2]:
-            raise ValueError(
-                "statistic: expected a function that maps probabilities (..., s) to (...); got "
-                f"{statistics.shape} from {probabilities.shape}."
-            )
-        axis = 0 if observed.single else slice(None)
+        probabilities = self._probabilities(observed)
+        statistics = self._statistics(probabilities)
+        axis = 0 if observed.place.single else slice(None)
         theta = None if observed.theta is None else observed.theta.cpu().numpy()[axis]
         return LocalResult(
             statistic=statistics[axis, ..., 0],
             null=statistics[axis, ..., 1:],
             probabilities=probabilities[axis, ..., 0, :],
             null_probabilities=probabilities[axis, ..., 1:, :],
-            x=observed.x.cpu().numpy()[axis],
+            x=observed.place.x.cpu().numpy()[axis],
             draws=observed.draws.cpu().numpy()[axis],
             theta=theta,
             hypothesis=self.null.hypothesis,
             settings=self.settings,
         )
 
+    def _probabilities(self, observed: Observed) -> np.ndarray:
+        """Probabilities (o, H + 1, s), which a classifier of whatever origin must give."""
+        scores = self.scores(observed.draws, observed.place.features).cpu().numpy()
+        o, s, _ = observed.draws.shape
+        if scores.shape != (o, self.null.n + 1, s):
+            raise ValueError(
+                "classifier: expected scores that give probabilities with shape "
+                f"{(o, self.null.n + 1, s)}; got {scores.shape}."
+            )
+        if not ((scores >= 0) & (scores <= 1)).all():
+            raise ValueError(
+                "classifier: expected probabilities between 0 and 1; got "
+                f"{np.min(scores)} to {np.max(scores)}."
+            )
+        return scores
+
+    def _statistics(self, probabilities: np.ndarray) -> np.ndarray:
+        """Statistics (o, H + 1), which a function of whatever origin must give."""
+        found = np.asarray(self.statistic(probabilities))
+        if found.shape != probabilities.shape[:2]:
+            raise ValueError(
+                "statistic: expected a function that maps probabilities (..., s) to (...); got "
+                f"{found.shape} from {probabilities.shape}."
+            )
+        if not np.isfinite(found).all():
+            raise ValueError(
+                "statistic: expected finite numbers; got NaN or infinity. Clip probabilities of 0 "
+                "and 1 before taking logarithms."
+            )
+        return found
+
     @property
     def settings(self) -> dict[str, Any]:
         """The settings and versions that made this test, as plain values."""
-        latent = self.calibration.base is not None
         return {
-            "test": "ℓ-C2ST-NF" if latent else "ℓ-C2ST",
-            "n": len(self.calibration),
-            "m": self.calibration.m,
-            "k": self.calibration.k,
-            "d": self.calibration.features.shape[1],
-            "space": self.calibration.space,
+            "test": "ℓ-C2ST" if self.calibration.base is None else "ℓ-C2ST-NF",
+            **self.calibration.summary,
             "classifier": repr(self.classifier),
             "null": repr(self.null),
             "statistic": getattr(self.statistic, "__name__", repr(self.statistic)),
             "seed": self.seed,
-            "device": str(self.calibration.theta.device),
-            "python": platform.python_version(),
-            "assay": __version__,
-            "torch": str(torch.__version__),
-            "numpy": np.__version__,
+            **versions(),
         }
 
     def __repr__(self) -> str:

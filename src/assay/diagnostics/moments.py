@@ -1,0 +1,386 @@
+r"""The local moment test: what the truth looks like, near x_o, in the coordinates of q.
+
+If q is right near x_o, the latents :math:`z = T^{-1}(\theta; x)` of the truths there are draws of
+N(0, I), and every feature :math:`\phi` with mean zero under it averages to nothing but noise. For
+weights w around x_o of unit norm and several banks b of features,
+
+.. math:: a_b = \sum_n w_n \phi_b(z_n), \qquad
+    S = \max_w \sum_b -\log P(\chi^2_{\nu_b} \ge |a_b|^2 / s_b),
+
+where the chi-square law of :math:`|a_b|^2` is that of its known mean and variance. S is compared
+with its values for null copies, so the p-value is exact whatever the banks, weights and their
+number. With :class:`~assay.neighbourhoods.Nearest` points far from x_o have no weight, and the
+p-value is exact for the neighbourhood alone: nothing leaks in.
+
+**Without a flow** the k draws of q at each x take its place: the truth and the draws are whitened
+together by their own mean and covariance, features are centred within each set, and the null
+exchanges which member plays the truth. This is exact for any sampler.
+
+The averages of the first two orders are themselves the local bias, dispersion and correlation.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import scipy.special
+import scipy.stats
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from ..bases import StandardNormal
+from ..classifiers.features import BANKS, MOST_FEATURES, Hermite, Latent
+from ..coordinates import Coordinates, Whitened
+from ..door import check_kind
+from ..neighbourhoods import Nearest, Where
+from ..nulls import Exchange, KnownBase
+from ..randomness import Seed, seed_of
+from ..results import MomentResult, MomentTable
+from ..samples import Calibration, Draws, Place
+from ..version import versions
+
+__all__ = ["Moments", "moments"]
+
+# Latents beyond this are moved to it: the cube of a wild one would drown all others.
+FARTHEST = 8.0
+
+
+def moments(
+    calibration: Calibration,
+    where: Where | None = None,
+    null: KnownBase | Exchange | None = None,
+    banks: tuple[Latent, ...] = BANKS,
+    coordinates: Coordinates | None = None,
+    seed: Seed = 0,
+) -> "Moments":
+    """Prepares the local moment test; nothing is trained.
+
+    Args:
+        calibration: Latents of a flow with base N(0, I), or pairs with k draws of q at each x.
+        where: Weights around x_o: :class:`~assay.neighbourhoods.Nearest` by default, exact for the
+            neighbourhood, or :class:`~assay.neighbourhoods.Smooth` over all points.
+        null: How null copies are made; by default :class:`assay.KnownBase` in latent space and
+            :class:`assay.Exchange` for draws.
+        banks: Banks of features.
+        coordinates: What stands in for latents where there are draws:
+            :class:`~assay.coordinates.Whitened` by default, or
+            :class:`~assay.coordinates.Ranks` for a q of several modes.
+        seed: An int or a generator. The same seed gives the same test.
+
+    Example:
+        >>> z, x = torch.randn(2, 500, 2, generator=torch.Generator().manual_seed(0))
+        >>> wide = Calibration.from_base(0.7 * z, x)
+        >>> result = moments(wide)(Draws(torch.zeros(2)))
+        >>> float(result.pvalue)
+        0.005
+        >>> result.directions.dispersion[-1].round(1)  # q is 1 / 0.7 = 1.4 times too wide
+        array([1.4, 1.4])
+    """
+    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    latent = calibration.base is not None
+    if latent and not isinstance(calibration.base, StandardNormal):
+        raise ValueError(
+            "calibration: expected latents with base N(0, I), under which the features have known "
+            "means; got another base. Transform it to a standard normal, or use draws theta_q."
+        )
+    for bank in banks:
+        if bank.size(calibration.m) > MOST_FEATURES:
+            raise ValueError(
+                f"banks: expected at most {MOST_FEATURES} features each; got "
+                f"{bank.size(calibration.m)} from {bank!r} of {calibration.m} parameters. Leave "
+                "it out."
+            )
+    if null is None:
+        null = KnownBase() if latent else Exchange()
+    calibration = calibration.sorted()
+    coordinates = coordinates or Whitened()
+    if not latent:
+        coordinates.check(calibration)
+    return Moments(calibration, where or Nearest(), null, tuple(banks), coordinates, seed_of(seed))
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """A local moment test; call it with :class:`assay.Draws`.
+
+    Args:
+        calibration: What it looks at.
+        where: The weights around x_o.
+        null: How null copies are made.
+        banks: Banks of features.
+        coordinates: What stands in for latents where there are draws.
+        seed: The seed of its nulls.
+    """
+
+    calibration: Calibration
+    where: Where
+    null: KnownBase | Exchange
+    banks: tuple[Latent, ...]
+    coordinates: Coordinates
+    seed: int
+
+    def __call__(self, draws: Draws, null: np.ndarray | None = None) -> MomentResult:
+        """Tests q at one observation or many.
+
+        Args:
+            draws: The observation x_o; draws of q there are needed only to tell errors in
+                parameters through a flow.
+            null: Null surprises (H, o, c) of :meth:`surprises` at the same observations, from any
+                test in latent space with the same x, where, banks and seed; made anew if None.
+        """
+        place = self.calibration.place(draws)
+        weights = self._weights(place)
+        data = self._surprises(weights, slice(1))[0]
+        null = self._surprises(weights, slice(1, None)) if null is None else null
+        if null.shape[1:] != data.shape:
+            raise ValueError(
+                f"null: expected surprises at {len(data)} observation(s) and {data.shape[1]} "
+                f"sizes; got shape {null.shape}."
+            )
+        axis = 0 if place.single else slice(None)
+        parameters = self._parameters(weights, draws)
+        return MomentResult(
+            statistic=data.max(1)[axis],
+            null=null.max(2).T[axis],
+            approximation=self._approximation(weights)[axis],
+            pairs=_pairs(weights)[axis],
+            x=place.x.cpu().numpy()[axis],
+            directions=_each([self._directions(weights)], lambda v: v[0][axis]),
+            parameters=None if parameters is None else _each([parameters], lambda v: v[0][axis]),
+            hypothesis=self.where.hypothesis,
+            settings=self.settings,
+        )
+
+    def surprises(self, draws: Draws) -> np.ndarray:
+        """Null surprises (H, o, c), to be reused for other flows of the same task.
+
+        Args:
+            draws: The observations.
+        """
+        return self._surprises(self._weights(self.calibration.place(draws)), slice(1, None))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings and versions that made this test, as plain values."""
+        return {
+            "test": "local moments",
+            **self.calibration.summary,
+            "where": repr(self.where),
+            "null": repr(self.null),
+            "banks": [repr(bank) for bank in self.banks],
+            "coordinates": repr(self.coordinates),
+            "seed": self.seed,
+            **versions(),
+        }
+
+    def __repr__(self) -> str:
+        return f"Moments({self.calibration!r}, {self.where!r}, {self.null!r}, seed={self.seed})"
+
+    @property
+    def _source(self) -> "_Latents | _Sets":
+        if self.calibration.base is None:
+            return _Sets(self.calibration, self.null, self.coordinates, self.seed)
+        return _Latents(self.calibration, self.null, self.seed)
+
+    def _weights(self, place: Place) -> Tensor:
+        return self.where.weights(self.calibration.features, place.features)
+
+    def _squares(self, weights: Tensor, which: slice) -> np.ndarray:
+        """Squared lengths (h, o, c, b) of the weighted sums of each bank, for some copies."""
+        near = (weights != 0).any(1).any(0).nonzero().flatten()
+        table = weights[..., near].flatten(0, 1)
+        truths = self._source.features(self.banks, near)
+        lengths = []
+        copies = range(self.null.n + 1)[which]
+        for h in tqdm(copies, desc="nulls", disable=True if len(copies) < 2000 else None):
+            sums = [table @ features for features in truths(h)]
+            lengths.append(torch.stack([total.square().sum(1) for total in sums], 1))
+        shape = len(lengths), *weights.shape[:2], len(self.banks)
+        return torch.stack(lengths).reshape(shape).double().cpu().numpy()
+
+    def _surprises(self, weights: Tensor, which: slice) -> np.ndarray:
+        """Surprises (h, o, c) of some copies."""
+        return _surprise(self._squares(weights, which), *self._source.laws(self.banks))
+
+    def _approximation(self, weights: Tensor) -> np.ndarray:
+        """P-values (o,) by the chi-square laws alone."""
+        squares = self._squares(weights, slice(1))[0]
+        means, degrees = self._source.laws(self.banks)
+        p = scipy.stats.chi2.sf(degrees * squares / means, degrees)
+        return _cauchy(p.reshape(len(p), -1))
+
+    def _directions(self, weights: Tensor) -> MomentTable:
+        """Errors of q in latent directions, or in parameters where there are draws."""
+        z = self._source.residuals().to(weights)
+        return _table(weights, z, z.square(), correlated=self.calibration.base is not None)
+
+    def _parameters(self, weights: Tensor, draws: Draws) -> MomentTable | None:
+        r"""Errors of q in parameters, to second order in the Hermite functions.
+
+        Near x_o the truth has density :math:`q (1 + \sum_\alpha c_\alpha h_\alpha(z))` with
+        :math:`c_\alpha` the local mean of :math:`h_\alpha`, so that a mean of :math:`f(\theta)` is
+        moved by the local mean of :math:`\sum_\alpha E_q[f h_\alpha] h_\alpha(z)`.
+        """
+        if self.calibration.flow is None:
+            return None
+        observed = self.calibration.observe(draws, self.seed)
+        assert observed.theta is not None
+        z = self._source.residuals().to(weights)
+        local = torch.cat([Hermite(1)(z), Hermite(2)(z)], 1)
+        there = torch.cat([Hermite(1)(observed.draws), Hermite(2)(observed.draws)], 2)
+        theta = observed.theta - observed.theta.mean(1, keepdim=True)
+        theta = (theta / theta.std(1, keepdim=True)).to(there)
+        tables = []
+        for i in range(len(theta)):
+            first, second = (f.mT @ there[i] / len(f) for f in (theta[i], theta[i] ** 2))
+            moved, widened = local @ first.mT, 1 + local @ second.mT
+            tables.append(_table(weights[i : i + 1], moved, widened, correlated=False))
+        return _each(tables, np.concatenate)
+
+
+@dataclass(frozen=True, eq=False)
+class _Latents:
+    """Truths as latents, and null copies of them as base draws."""
+
+    calibration: Calibration
+    null: Any
+    seed: int
+
+    def laws(self, banks: tuple[Latent, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Mean, and degrees of freedom, of the squared length of each bank's sum."""
+        return _laws([bank.spread(self.calibration.m) for bank in banks])
+
+    def residuals(self) -> Tensor:
+        """What is standard normal if q is right, with shape (n, m)."""
+        return self.calibration.theta
+
+    def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], list[Tensor]]:
+        """Features (rows, p) of each bank for the truths of copy h."""
+        copies = self.null.copies(self.calibration, self.seed)
+
+        def of(h: int) -> list[Tensor]:
+            z = copies[h : h + 1].redrawn[0, near].clamp(-FARTHEST, FARTHEST)
+            return [bank(z) for bank in banks]
+
+        return of
+
+
+@dataclass(frozen=True, eq=False)
+class _Sets:
+    """Truths among draws, in the coordinates of their set, and exchanges of them."""
+
+    calibration: Calibration
+    null: Any
+    coordinates: Coordinates
+    seed: int
+
+    def laws(self, banks: tuple[Latent, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Mean, and degrees of freedom, of the squared length of each bank's sum.
+
+        From the covariance within sets, which no exchange changes.
+        """
+        rows = torch.arange(0, len(self.calibration), 1 + len(self.calibration) // 2000)
+        spreads = []
+        for features in self._centred(banks, rows):
+            flat = features.flatten(0, 1).double()
+            covariance = flat.mT @ flat / len(flat)
+            spreads.append((float(covariance.trace()), float(covariance.square().sum())))
+        return _laws(spreads)
+
+    def residuals(self) -> Tensor:
+        """Truths in standard deviations of the draws, corrected for their finite number."""
+        theta_q = self.calibration.theta_q
+        assert theta_q is not None
+        k = theta_q.shape[1]
+        scale = theta_q.std(1)
+        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+        inflation = (1 + 1 / k) * ((k - 1) / (k - 3) if k > 3 else 1.0)
+        residuals: Tensor = (self.calibration.theta - theta_q.mean(1)) / scale / inflation**0.5
+        return residuals
+
+    def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], list[Tensor]]:
+        """Features (rows, p) of each bank for the truths of copy h, centred within sets."""
+        centred = self._centred(banks, near)
+        copies = self.null.copies(self.calibration, self.seed)
+        rows = torch.arange(len(near), device=near.device)
+
+        def of(h: int) -> list[Tensor]:
+            truth = copies.relabel(h).to(near.device)[near].long().argmax(1)
+            return [features[rows, truth] for features in centred]
+
+        return of
+
+    def _centred(self, banks: tuple[Latent, ...], rows: Tensor) -> list[Tensor]:
+        members = self.null.copies(self.calibration, self.seed).members
+        z = self.coordinates(members[rows]).clamp(-FARTHEST, FARTHEST)
+        features = (bank(z) for bank in banks)
+        return [f - f.mean(1, keepdim=True) for f in features]
+
+
+def _laws(spreads: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and degrees of freedom of chi-square laws with these traces of C and C squared."""
+    first, second = np.array(spreads).T
+    return first, first**2 / second
+
+
+def _surprise(squares: np.ndarray, means: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+    """Sums over banks of minus the logarithm of chi-square tails, by Wilson and Hilferty.
+
+    A fixed function of the squares, so nulls stay exact; its far tails stay finite.
+    """
+    variance = 2 / (9 * degrees)
+    score = (np.cbrt(squares / means) - (1 - variance)) / np.sqrt(variance)
+    return np.asarray(-scipy.special.log_ndtr(-score).sum(-1))
+
+
+def _cauchy(p: np.ndarray) -> np.ndarray:
+    """Combines p-values (o, t) under any dependence (Liu and Xie 2020)."""
+    p = np.clip(p, 1e-300, 1 - 1e-12)
+    # tan(pi (1/2 - p)) loses all digits for tiny p, where it is 1 / (pi p).
+    tangents = np.where(p < 1e-8, 1 / (np.pi * p), np.tan(np.pi * (0.5 - p)))
+    mean = tangents.mean(-1)
+    return np.asarray(np.where(mean > 1e8, 1 / (np.pi * mean), 0.5 - np.arctan(mean) / np.pi))
+
+
+def _pairs(weights: Tensor) -> np.ndarray:
+    """Effective numbers of pairs (o, c): (sum w)^2 / sum w^2."""
+    return (weights.sum(2).square() / weights.square().sum(2)).double().cpu().numpy()
+
+
+def _table(weights: Tensor, z: Tensor, square: Tensor, *, correlated: bool) -> MomentTable:
+    """Bias, dispersion and correlation from local means of z (n, m) and of its square."""
+    shares = weights / weights.sum(2, keepdim=True)
+    size = 1 / shares.square().sum(2, keepdim=True)
+    mean, second = shares @ z, shares @ square
+    mean_error = (shares.square() @ z.square() - mean.square() / size).clamp_min(0).sqrt()
+    second_error = shares.square() @ square.square() - second.square() / size
+    variance = (second - mean.square()).clamp_min(1e-6)
+    dispersion = variance.rsqrt()
+    found = {
+        "bias": -mean,
+        "bias_error": mean_error,
+        "bias_null": size.rsqrt().expand_as(mean),
+        "dispersion": dispersion,
+        "dispersion_error": 0.5 * dispersion / variance * second_error.clamp_min(0).sqrt(),
+        "dispersion_null": (2 * size).rsqrt().expand_as(mean),
+    }
+    if correlated:
+        products = torch.einsum("ocn,ni,nj->ocij", shares, z, z)
+        centred = products - mean[..., :, None] * mean[..., None, :]
+        found["correlation"] = centred * dispersion[..., :, None] * dispersion[..., None, :]
+        found["correlation_null"] = size.rsqrt()[..., None]
+    plain: dict[str, Any] = {"correlation": None, "correlation_null": None}
+    return MomentTable(**plain | {k: v.double().cpu().numpy() for k, v in found.items()})
+
+
+def _each(
+    tables: list[MomentTable], join: Callable[[list[np.ndarray]], np.ndarray]
+) -> MomentTable:
+    """A table whose fields are those of others, joined."""
+    joined: dict[str, Any] = {}
+    for field in fields(MomentTable):
+        values = [getattr(table, field.name) for table in tables]
+        joined[field.name] = None if values[0] is None else join(values)
+    return MomentTable(**joined)
