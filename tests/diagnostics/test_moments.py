@@ -1,0 +1,239 @@
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+import assay
+from assay import Draws, Exchange, KnownBase, moments
+from assay.classifiers.features import Fourier, Hermite
+from assay.coordinates import Ranks
+from assay.neighbourhoods import Nearest, Smooth
+from assay.randomness import stream
+
+X_O = torch.tensor([0.3, -0.3])
+FORMS = {"neighbourhood": Nearest(), "smoothed": Smooth()}
+
+
+def prepared(posterior, kind, n=1000, seed=0, **settings):
+    """The test of one kind of input: latents, or whitened or ranked draws."""
+    if kind == "latents":
+        return moments(posterior.latents(n, seed=seed), seed=seed, **settings)
+    coordinates = Ranks() if kind == "ranks" else None
+    calibration = posterior.calibration(n, k=16, seed=seed)
+    return moments(calibration, coordinates=coordinates, seed=seed, **settings)
+
+
+KINDS = ["latents", "draws", "ranks"]
+
+
+@pytest.mark.parametrize("where", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+class TestTriple:
+    """An exact, a conservative and an overconfident posterior, and the direction of the error."""
+
+    def test_exact(self, gaussian, kind, where):
+        result = prepared(gaussian(), kind, where=where)(Draws(X_O))
+        assert result.pvalue > 0.05
+        assert result.approximation > 0.01
+
+    def test_conservative(self, gaussian, kind, where):
+        result = prepared(gaussian(width=1.5), kind, where=where)(Draws(X_O))
+        assert result.pvalue == 0.005
+        assert result.approximation < 1e-3
+        assert (result.directions.dispersion[-1] > 1.2).all()
+
+    def test_overconfident(self, gaussian, kind, where):
+        result = prepared(gaussian(width=0.6), kind, where=where)(Draws(X_O))
+        assert result.pvalue == 0.005
+        assert (result.directions.dispersion[-1] < 0.8).all()
+
+    def test_biased(self, gaussian, kind, where):
+        result = prepared(gaussian(shift=0.5), kind, where=where)(Draws(X_O))
+        assert result.pvalue == 0.005
+        assert (result.directions.bias[-1] > 0.3).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("where", FORMS.values(), ids=FORMS)
+def test_level(gaussian, kind, where):
+    """400 repetitions at one seed: rejections within 99.9 % binomial intervals."""
+    null = KnownBase(19) if kind == "latents" else Exchange(19)
+    found = np.array(
+        [
+            prepared(gaussian(), kind, n=60, seed=i, where=where, null=null)(Draws(X_O)).pvalue
+            for i in range(400)
+        ]
+    )
+    for alpha in (0.05, 0.2):
+        low, high = scipy.stats.binom(400, alpha).interval(0.999)
+        assert low <= (found <= alpha + 1e-9).sum() <= high
+
+
+def half_wrong(n, seed, shift=0.6):
+    """Latents that are right for x_1 > 0 and shifted for x_1 < 0."""
+    generator = stream(seed, "half")
+    x = torch.randn(n, 2, generator=generator)
+    z = torch.randn(n, 2, generator=generator)
+    return assay.Calibration.from_base(z - shift * (x[:, :1] < 0), x)
+
+
+def test_nothing_leaks_into_a_neighbourhood_that_is_right():
+    """400 repetitions: exact at x_1 = 1.5, rejected at x_1 = -1.5; the smoothed form leaks."""
+    x_o = Draws(torch.tensor([[1.5, 0.0], [-1.5, 0.0]]))
+    found = {"near": [], "smooth": []}
+    for i in range(400):
+        calibration = half_wrong(300, i)
+        for name, where in (("near", Nearest((0.1,))), ("smooth", Smooth((0.5,)))):
+            found[name].append(moments(calibration, where, KnownBase(19))(x_o).pvalue)
+    right, wrong = (np.array(found["near"]) <= 0.05).T
+    low, high = scipy.stats.binom(400, 0.05).interval(0.999)
+    assert low <= right.sum() <= high
+    assert wrong.mean() > 0.5
+    assert (np.array(found["smooth"]) <= 0.05)[:, 0].sum() > high
+
+
+SHAPES = {
+    "bimodal": lambda z, s: 0.9 * s + (1 - 0.9**2) ** 0.5 * z,
+    "skewed": lambda z, s: (
+        (torch.exp(0.8 * z) - np.exp(0.32)) / np.sqrt(np.expm1(0.64) * np.exp(0.64))
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_it_sees_shapes_that_mean_and_variance_do_not(shape):
+    generator = stream(0, "shape")
+    z, x = torch.randn(2, 2000, 2, generator=generator)
+    signs = 2.0 * torch.randint(2, (2000, 2), generator=generator) - 1
+    odd = shape(z, signs)
+    assert odd.mean().abs() < 0.05
+    assert abs(float(odd.std()) - 1) < 0.05
+    calibration = assay.Calibration.from_base(odd, x)
+    fourier = moments(calibration, banks=(Fourier(16, 2.0),))(Draws(X_O))
+    low = moments(calibration, banks=(Hermite(1),))(Draws(X_O))
+    assert moments(calibration)(Draws(X_O)).pvalue == 0.005
+    assert fourier.pvalue == 0.005
+    assert low.pvalue > 0.005
+
+
+def coverage(table, bias, dispersion):
+    """Whether the truth lies within two standard errors, for each number of the largest size."""
+    near = np.abs(table.bias[-1] - bias) <= 2 * table.bias_error[-1]
+    wide = np.abs(table.dispersion[-1] - dispersion) <= 2 * table.dispersion_error[-1]
+    return np.concatenate([near, wide])
+
+
+def test_bias_and_dispersion_are_right_inside_and_outside_a_region():
+    """200 repetitions: within two standard errors at least 90 % of the time, for each number.
+
+    Inside x_1 < 0 the flow is 0.2 standard deviations of the truth too high and 20 % too wide.
+    """
+    inside, outside = [], []
+    for i in range(200):
+        generator = stream(i, "region")
+        z, x = torch.randn(2, 1000, 2, generator=generator)
+        wrong = x[:, :1] < 0
+        calibration = assay.Calibration.from_base(torch.where(wrong, (z - 0.2) / 1.2, z), x)
+        test = moments(calibration, Nearest((0.1,)), KnownBase(1))
+        result = test(Draws(torch.tensor([[-1.5, 0.0], [1.5, 0.0]])))
+        first, second = (
+            type(result.directions)(
+                **{k: None if v is None else v[j] for k, v in vars(result.directions).items()}
+            )
+            for j in (0, 1)
+        )
+        inside.append(coverage(first, 0.2 / 1.2, 1.2))
+        outside.append(coverage(second, 0.0, 1.0))
+    assert (np.mean(inside, 0) >= 0.9).all()
+    assert (np.mean(outside, 0) >= 0.9).all()
+
+
+def test_errors_in_parameters_through_the_flow(gaussian):
+    flow = gaussian(width=1.2, shift=0.2)
+    latent = flow.calibration(20_000).to_latent(flow)
+    table = moments(latent, null=KnownBase(1))(Draws(X_O, n=4000)).parameters
+    # q is 0.2 too high, in standard deviations of q, and 1.2 times too wide.
+    np.testing.assert_allclose(table.bias[-1], 0.2 / flow.scale, atol=0.06)
+    np.testing.assert_allclose(table.dispersion[-1], 1.2, atol=0.06)
+    assert table.correlation is None
+
+
+def test_correlation():
+    z, x = torch.randn(2, 5000, 2, generator=stream(0, "z"))
+    z[:, 1] = 0.6 * z[:, 0] + 0.8 * z[:, 1]
+    table = moments(assay.Calibration.from_base(z, x), null=KnownBase(1))(Draws(X_O)).directions
+    assert table.correlation[-1, 0, 1] == pytest.approx(0.6, abs=0.1)
+
+
+def test_one_observation_is_a_row_of_many(gaussian):
+    test = prepared(gaussian(width=1.2), "latents", null=KnownBase(9))
+    many, one = test(Draws(torch.stack([X_O, -X_O]))), test(Draws(-X_O))
+    assert many.statistic.shape == (2,)
+    assert one.statistic.shape == ()
+    assert many.pairs.shape == (2, 3)
+    np.testing.assert_allclose(many.null[1], one.null, rtol=1e-4)
+    np.testing.assert_allclose(many.directions.bias[1], one.directions.bias, rtol=1e-4)
+
+
+def test_nulls_serve_every_flow_of_a_task(gaussian):
+    first, second = (prepared(gaussian(width=w), "latents") for w in (1.0, 1.4))
+    draws = Draws(torch.stack([X_O, -X_O]))
+    reused = second(draws, null=first.surprises(draws))
+    np.testing.assert_array_equal(reused.null, second(draws).null)
+    with pytest.raises(ValueError, match="null: expected surprises at 1 observation"):
+        second(Draws(X_O), null=first.surprises(draws))
+
+
+def test_the_same_seed_gives_the_same_result(gaussian):
+    first, again = (prepared(gaussian(), "draws", n=100)(Draws(X_O)) for _ in range(2))
+    np.testing.assert_array_equal(first.null, again.null)
+
+
+def test_the_order_of_rows_does_not_matter(gaussian):
+    calibration = gaussian(width=1.2).calibration(200, k=8)
+    order = torch.randperm(200, generator=stream(0, "order"))
+    first, second = (moments(c)(Draws(X_O)) for c in (calibration, calibration.subset(order)))
+    assert first.statistic == pytest.approx(second.statistic, rel=1e-4)
+    np.testing.assert_allclose(first.null, second.null, rtol=1e-3)
+
+
+def test_it_says_what_it_found(gaussian, tmp_path):
+    result = prepared(gaussian(width=1.5), "latents")(Draws(X_O))
+    text = repr(result)
+    assert "throughout the nearest 20%" in text
+    assert "width × 1." in text
+    assert result._repr_html_().startswith("<table>")
+    assay.save(result, tmp_path / "result.npz")
+    assert repr(assay.load(tmp_path / "result.npz")) == text
+
+
+def test_a_test_can_be_saved(gaussian, tmp_path):
+    test = prepared(gaussian(), "draws", n=100)
+    assay.save(test, tmp_path / "test.npz")
+    np.testing.assert_array_equal(
+        assay.load(tmp_path / "test.npz")(Draws(X_O)).null, test(Draws(X_O)).null
+    )
+
+
+def test_another_base(gaussian):
+    base = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 2.0), 1)
+    latents = gaussian().latents(100)
+    other = assay.Calibration.from_base(latents.theta, latents.x, base)
+    with pytest.raises(ValueError, match=r"calibration: expected latents with base N\(0, I\)"):
+        moments(other)
+
+
+def test_more_features_than_memory_allows():
+    z, x = torch.randn(2, 20, 60, generator=stream(0, "wide"))
+    with pytest.raises(ValueError, match=r"banks: expected at most .* got 37820 from Hermite"):
+        moments(assay.Calibration.from_base(z, x))
+
+
+def test_one_draw_for_each_x(gaussian):
+    with pytest.raises(ValueError, match="theta_q: expected at least 4 draws of q at each x"):
+        moments(gaussian().calibration(100))
+
+
+def test_a_calibration_of_another_kind():
+    with pytest.raises(TypeError, match="calibration: expected a Calibration; got Tensor"):
+        moments(torch.zeros(3))
