@@ -75,7 +75,8 @@ class Demo:
                 plots.pp(result, ax)
                 ax.legend_ = None
                 ax.set_title(f"{space}, {name} x_o: p = {result.pvalue:.3f}", fontsize=9)
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        handles = axes[0, 0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
         figure.savefig(path, dpi=160)
         plt.close(figure)
 
