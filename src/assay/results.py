@@ -5,6 +5,7 @@ have one of length o.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -12,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LocalResult", "MomentResult", "MomentTable", "pvalue", "pvalue_error"]
+__all__ = [
+    "LocalResult",
+    "LocalTested",
+    "MomentResult",
+    "MomentTable",
+    "pvalue",
+    "pvalue_error",
+]
 
 
 def pvalue(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
@@ -41,8 +49,54 @@ def pvalue_error(p: np.ndarray, nulls: int) -> np.ndarray:
     return np.asarray(np.sqrt(p * (1 - p) / (1 + nulls)))
 
 
-@dataclass(frozen=True, eq=False)
-class LocalResult:
+class LocalTested(ABC):
+    """What every local test says: a statistic, its null, a p-value and a sentence to quote."""
+
+    statistic: np.ndarray
+    null: np.ndarray
+    hypothesis: str
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+    @property
+    def pvalue(self) -> np.ndarray:
+        """The exact Monte-Carlo p-value, with shape () or (o,)."""
+        return pvalue(self.statistic, self.null)
+
+    @property
+    def pvalue_error(self) -> np.ndarray:
+        """The Monte-Carlo standard error of the p-value, due to the finite number of nulls."""
+        return pvalue_error(self.pvalue, self.null.shape[-1])
+
+    @property
+    def _columns(self) -> dict[str, np.ndarray]:
+        return {
+            "statistic": self.statistic,
+            "null 95 %": np.quantile(self.null, 0.95, axis=-1),
+            "p-value": self.pvalue,
+            "± MC error": self.pvalue_error,
+        }
+
+    @property
+    @abstractmethod
+    def table(self) -> list[dict[str, float]]:
+        """One row for each observation."""
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """One sentence to quote."""
+
+    def __repr__(self) -> str:
+        return _text(self.table, self.hypothesis, self.sentence)
+
+    def _repr_html_(self) -> str:
+        return _html(self.table, self.hypothesis, self.sentence)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LocalResult(LocalTested):
     """What a local test found at one observation, or at o of them.
 
     Args:
@@ -68,30 +122,10 @@ class LocalResult:
     hypothesis: str
     settings: Mapping[str, Any]
 
-    def __post_init__(self) -> None:
-        _freeze(self)
-
-    @property
-    def pvalue(self) -> np.ndarray:
-        """The p-value, with shape () or (o,)."""
-        return pvalue(self.statistic, self.null)
-
-    @property
-    def pvalue_error(self) -> np.ndarray:
-        """The Monte-Carlo standard error of the p-value, due to the finite number of nulls."""
-        return pvalue_error(self.pvalue, self.null.shape[-1])
-
     @property
     def table(self) -> list[dict[str, float]]:
         """One row for each observation: statistic, 95 % quantile of the null, p-value, error."""
-        return _rows(
-            {
-                "statistic": self.statistic,
-                "null 95 %": np.quantile(self.null, 0.95, axis=-1),
-                "p-value": self.pvalue,
-                "± MC error": self.pvalue_error,
-            }
-        )
+        return _rows(self._columns)
 
     @property
     def sentence(self) -> str:
@@ -115,12 +149,6 @@ class LocalResult:
     @property
     def _errors(self) -> np.ndarray:
         return np.atleast_1d(self.pvalue_error)
-
-    def __repr__(self) -> str:
-        return _text(self.table, self.hypothesis, self.sentence)
-
-    def _repr_html_(self) -> str:
-        return _html(self.table, self.hypothesis, self.sentence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +184,8 @@ class MomentTable:
         _freeze(self)
 
 
-@dataclass(frozen=True, eq=False)
-class MomentResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class MomentResult(LocalTested):
     """What the local moment test found at one observation, or at o of them.
 
     Args:
@@ -183,28 +211,12 @@ class MomentResult:
     hypothesis: str
     settings: Mapping[str, Any]
 
-    def __post_init__(self) -> None:
-        _freeze(self)
-
-    @property
-    def pvalue(self) -> np.ndarray:
-        """The exact Monte-Carlo p-value, with shape () or (o,)."""
-        return pvalue(self.statistic, self.null)
-
-    @property
-    def pvalue_error(self) -> np.ndarray:
-        """The Monte-Carlo standard error of the p-value, due to the finite number of nulls."""
-        return pvalue_error(self.pvalue, self.null.shape[-1])
-
     @property
     def table(self) -> list[dict[str, float]]:
         """One row for each observation."""
         return _rows(
             {
-                "statistic": self.statistic,
-                "null 95 %": np.quantile(self.null, 0.95, axis=-1),
-                "p-value": self.pvalue,
-                "± MC error": self.pvalue_error,
+                **self._columns,
                 "p approx": self.approximation,
                 "pairs": self.pairs[..., -1],
             }
@@ -229,12 +241,6 @@ class MomentResult:
             f"Against the truth near x_o (± two null standard deviations), q is off by "
             f"{'; '.join(parts)}{more}."
         )
-
-    def __repr__(self) -> str:
-        return _text(self.table, self.hypothesis, self.sentence)
-
-    def _repr_html_(self) -> str:
-        return _html(self.table, self.hypothesis, self.sentence)
 
 
 def _freeze(result: Any) -> None:
