@@ -14,6 +14,7 @@ A null is a value with ``train(calibration, classifier, seed)``, which returns t
 when they are asked.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,12 +22,12 @@ import torch
 from torch import Tensor
 
 from .bases import Base
-from .copies import Classifier, Redrawn, Relabelled, Scores
+from .copies import Classifier, Copies, Redrawn, Relabelled, Scores
 from .door import check_count
 from .randomness import Seed, seed_of, stream
 from .samples import Calibration
 
-__all__ = ["Exchange", "FittedNull", "FreePermutation", "KnownBase", "Null"]
+__all__ = ["Exchange", "FittedNull", "FreePermutation", "GlobalNull", "KnownBase", "Null"]
 
 GLOBAL = "q(theta | x) = p(theta | x) at almost every x, seen through x_o"
 
@@ -46,8 +47,30 @@ class Null(Protocol):
         """Fits the data, first, and its null copies."""
 
 
+class GlobalNull(ABC):
+    """A null that stands for q = p at almost every x, and is fitted once for all x_o."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_count("n", self.n))
+
+    @property
+    def hypothesis(self) -> str:
+        """What a small p-value speaks against."""
+        return GLOBAL
+
+    @abstractmethod
+    def copies(self, calibration: Calibration, seed: int) -> Copies:
+        """The data, and n null copies of it."""
+
+    def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> Scores:
+        """Fits the data, first, and its null copies."""
+        return classifier.fit(self.copies(calibration, seed), seed)
+
+
 @dataclass(frozen=True)
-class Exchange:
+class Exchange(GlobalNull):
     """The truth and the k draws of q at the same x are exchangeable if q is right.
 
     A copy chooses which of the k + 1 plays the truth, uniformly and independently at every x. The
@@ -63,14 +86,6 @@ class Exchange:
 
     n: int = 199
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_count("n", self.n))
-
-    @property
-    def hypothesis(self) -> str:
-        """What a small p-value speaks against."""
-        return GLOBAL
-
     def copies(self, calibration: Calibration, seed: int) -> Relabelled:
         """The data, and n exchanges of it."""
         members, data = _members(calibration, seed)
@@ -85,13 +100,9 @@ class Exchange:
 
         return Relabelled(members, calibration.features, relabel, range(self.n + 1))
 
-    def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> Scores:
-        """Fits the data, first, and its null copies."""
-        return classifier.fit(self.copies(calibration, seed), seed)
-
 
 @dataclass(frozen=True)
-class FreePermutation:
+class FreePermutation(GlobalNull):
     """The labels of all rows are permuted freely, as in Algorithm 1 of the paper.
 
     This breaks the pairing: in a copy the classes no longer share the same x, so null classifiers
@@ -103,14 +114,6 @@ class FreePermutation:
     """
 
     n: int = 199
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_count("n", self.n))
-
-    @property
-    def hypothesis(self) -> str:
-        """What a small p-value speaks against."""
-        return GLOBAL
 
     def copies(self, calibration: Calibration, seed: int) -> Relabelled:
         """The data, and n permutations of its labels."""
@@ -125,13 +128,9 @@ class FreePermutation:
 
         return Relabelled(members, calibration.features, relabel, range(self.n + 1))
 
-    def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> Scores:
-        """Fits the data, first, and its null copies."""
-        return classifier.fit(self.copies(calibration, seed), seed)
-
 
 @dataclass(frozen=True)
-class KnownBase:
+class KnownBase(GlobalNull):
     """In latent space the truths are draws of the base if q is right.
 
     A copy replaces the latents of the truths by base draws; class 0 is the base itself, with fresh
@@ -147,14 +146,6 @@ class KnownBase:
 
     n: int = 199
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_count("n", self.n))
-
-    @property
-    def hypothesis(self) -> str:
-        """What a small p-value speaks against."""
-        return GLOBAL
-
     def copies(self, calibration: Calibration, seed: int) -> Redrawn:
         """The data, and n copies whose truths are base draws."""
         if calibration.base is None:
@@ -164,10 +155,6 @@ class KnownBase:
             )
         base, z, x = calibration.base, calibration.theta, calibration.features
         return Redrawn(z, x, base, calibration.mix(seed), range(self.n + 1))
-
-    def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> Scores:
-        """Fits the data, first, and its null copies."""
-        return classifier.fit(self.copies(calibration, seed), seed)
 
     def fit(
         self, calibration: Calibration, classifier: Classifier, seed: Seed = 0
