@@ -89,7 +89,7 @@ def test_scaling_ignores_roles(cases):
 
 def test_scaling_of_a_constant_parameter_is_one(gaussian):
     calibration = gaussian().calibration(N)
-    copies = Relabelled(torch.full((N, 2, 2), 0.1), calibration.x, lambda h: None, range(1))
+    copies = Relabelled(torch.full((N, 2, 2), 0.1), calibration.x, lambda h, j: None, range(1))
     assert torch.equal(copies.scaling[1], torch.ones(2))
 
 

@@ -5,6 +5,7 @@ from types import ModuleType
 
 from . import statistics as statistics
 from .classifiers.mlp import MLP as MLP
+from .classifiers.ridge import Ridge as Ridge
 from .classifiers.sklearn import Sklearn as Sklearn
 from .curves import pp_curve as pp_curve
 from .diagnostics.lc2st import lc2st as lc2st

@@ -13,8 +13,8 @@ A classifier is anything with ``fit(copies, seed)`` that returns :class:`Scores`
 copies alike, so that its statistic is one and the same function of each.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol, Self
 
@@ -25,7 +25,24 @@ from .bases import Base, StandardNormal
 from .randomness import stream
 from .scaling import spread
 
-__all__ = ["Classifier", "Copies", "Redrawn", "Relabelled", "Rows", "Scores"]
+__all__ = [
+    "Classifier",
+    "Copies",
+    "Feature",
+    "Redrawn",
+    "Relabelled",
+    "Rows",
+    "Scores",
+    "Sums",
+    "views",
+]
+
+# Sets whose labels are made at a time: a million of them are never held for all copies at once.
+BLOCK = 2**13
+# Numbers in the largest table of a sum that is taken step by step.
+ROOM = 2**22
+# Draws of a known class 0 at each x, over which its mean is taken.
+CLASS0 = 8
 
 
 class Rows(NamedTuple):
@@ -42,12 +59,53 @@ class Rows(NamedTuple):
     labels: Tensor
 
 
+class Placed(Protocol):
+    """Features at given observations (b, d), so that what depends on x alone is found once."""
+
+    def __call__(self, theta: Tensor) -> Tensor:
+        """Features (b, r, p) of members (b, r, m)."""
+
+    def total(self, theta: Tensor) -> Tensor:
+        """Their sum (p,) over all members and observations."""
+
+
+class Feature(Protocol):
+    """A map from members and observations to p features, which no relabelling changes."""
+
+    @property
+    def size(self) -> int:
+        """The number of features p."""
+
+    @property
+    def centred(self) -> bool:
+        """Whether the features have mean zero, at every x, for members drawn from N(0, I)."""
+
+    def at(self, x: Tensor) -> Placed:
+        """The map at observations (b, d)."""
+
+
+class Sums(NamedTuple):
+    """What least squares need to know of copies, in double precision.
+
+    Args:
+        covariance: Covariance of the features over all members, whatever their class, (p, p).
+        contrasts: Mean of the features of class 1 less that of class 0 at the same x, (c, p).
+    """
+
+    covariance: Tensor
+    contrasts: Tensor
+
+
 class Copies(Protocol):
     """H + 1 labelled versions of one data set; a slice of it is the same with fewer copies."""
 
     @property
     def x(self) -> Tensor:
         """Features of the observations, with shape (n, d)."""
+
+    @property
+    def base(self) -> Base | None:
+        """The distribution of class 0, where it is known."""
 
     @property
     def odds(self) -> int:
@@ -78,6 +136,9 @@ class Copies(Protocol):
     def rows(self, copy: int) -> Rows:
         """One copy, row by row, for classifiers that take one data set at a time."""
 
+    def sums(self, features: Sequence[Feature]) -> list[Sums]:
+        """Sums of features for linear classifiers, streamed over the sets."""
+
 
 class Scores(Protocol):
     """A fitted classifier: H + 1 functions of (theta, x), the first of which saw the data."""
@@ -91,7 +152,21 @@ class Scores(Protocol):
 
         Returns:
             Probabilities with shape (o, H + 1, s).
+
+        Scores that are several classifiers in one have a method ``views(theta, x)`` as well,
+        which yields those of one after the other; a test then combines their statistics. A view
+        may go beyond 0 and 1, as least squares do: a statistic sees it as it is, since far beyond
+        is further evidence, and the result shows the mean of all views, cut to [0, 1].
         """
+
+
+def views(scores: Scores, theta: Tensor, x: Tensor) -> Iterator[Tensor]:
+    """Class-1 probabilities (o, H + 1, s) of each of the classifiers that scores consist of."""
+    several = getattr(scores, "views", None)
+    if several is None:
+        yield scores(theta, x)
+    else:
+        yield from several(theta, x)
 
 
 class Classifier(Protocol):
@@ -139,14 +214,15 @@ class Relabelled:
     Args:
         members: The truth and the draws of q at the same x, with shape (n, r, m).
         x: Features of the observations, with shape (n, d).
-        relabel: The labels (n, r) of copy h.
+        relabel: The labels (b, r) of copy h in the j-th block of sets.
         which: The copies h.
     """
 
     members: Tensor
     x: Tensor
-    relabel: Callable[[int], Tensor]
+    relabel: Callable[[int, int], Tensor]
     which: range
+    base: None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return len(self.which)
@@ -168,7 +244,11 @@ class Relabelled:
     @cached_property
     def labels(self) -> Tensor:
         """Who plays the truth, with shape (c, n, r)."""
-        return torch.stack([self.relabel(h) for h in self.which]).to(self.members.device)
+        return torch.stack([self.relabelled(h) for h in self.which]).to(self.members.device)
+
+    def relabelled(self, h: int) -> Tensor:
+        """The labels (n, r) of copy h."""
+        return torch.cat([self.relabel(h, j) for j in range(-(-len(self.x) // BLOCK))])
 
     def batch(self, rows: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
         """Members (1, b, r, m) and labels (c, b, r) of some sets."""
@@ -176,7 +256,26 @@ class Relabelled:
 
     def rows(self, copy: int) -> Rows:
         """One copy, row by row."""
-        return _rows(self.members, self.x, self.relabel(self.which[copy]))
+        return _rows(self.members, self.x, self.relabelled(self.which[copy]))
+
+    def sums(self, features: Sequence[Feature]) -> list[Sums]:
+        """Covariances, and contrasts of the members that play the truth, centred within sets."""
+        n, r, _ = self.members.shape
+        pools = [_Pool() for _ in features]
+        width = max(feature.size for feature in features)
+        step = _step(max(r * width, len(self) * (r - 1)))
+        for j, block in enumerate(torch.arange(n, device=self.x.device).split(BLOCK)):
+            labels = torch.stack([self.relabel(h, j) for h in self.which]).to(self.x.device)
+            for rows, part in zip(block.split(step), labels.split(step, 1), strict=True):
+                # Centred features do not mind what is added to all labels of a set.
+                signs = (part[..., :-1].float() - part[..., -1:].float()).flatten(1)
+                for feature, pool in zip(features, pools, strict=True):
+                    table = feature.at(self.x[rows])(self.members[rows])
+                    pool.add(table.flatten(0, 1))
+                    centred = (table - table.mean(1, keepdim=True))[:, :-1].flatten(0, 1)
+                    pool.contrast(signs.to(centred) @ centred)
+        # The truth less the mean of its set is the k-th part of k + 1 of its contrast.
+        return [Sums(pool.covariance, pool.sums * r / (r - 1) / n) for pool in pools]
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,6 +327,26 @@ class Redrawn:
         members = torch.stack([self._class0(0), self._truths(self.which[copy])], 1)
         return _rows(members, self.x, self._roles.expand(len(self.x), 2))
 
+    def sums(self, features: Sequence[Feature]) -> list[Sums]:
+        """Covariances under the base, and contrasts of the truths with the mean of class 0."""
+        known = isinstance(self.base, StandardNormal)
+        pools = [_Pool() for _ in features]
+        for j, block in enumerate(self.x.split(BLOCK)):
+            steps = block.split(_step(max(feature.size for feature in features)))
+            sizes = [len(step) for step in steps]
+            class0 = [self._block(j, "class 0", e).split(sizes) for e in range(CLASS0)]
+            truths = [self._truth(h, j).split(sizes) for h in self.which]
+            for i, step in enumerate(steps):
+                for feature, pool in zip(features, pools, strict=True):
+                    placed = feature.at(step)
+                    pool.add(placed(class0[0][i][:, None]).flatten(0, 1))
+                    sums = torch.stack([placed.total(z[i][:, None]) for z in truths])
+                    if not (known and feature.centred):
+                        mean = torch.stack([placed.total(z[i][:, None]) for z in class0]).mean(0)
+                        sums = sums - mean
+                    pool.contrast(sums)
+        return [Sums(pool.covariance, pool.sums / len(self.x)) for pool in pools]
+
     @cached_property
     def _roles(self) -> Tensor:
         return torch.tensor([False, True], device=self.truths.device)
@@ -239,16 +358,65 @@ class Redrawn:
     def _class0(self, epoch: int) -> Tensor:
         if epoch not in self._latest:
             self._latest.clear()
-            self._latest[epoch] = self._draw("class 0", epoch)
+            self._latest[epoch] = torch.cat([self._block(j, "class 0", epoch) for j in self._all])
         return self._latest[epoch]
 
     def _truths(self, h: int) -> Tensor:
-        return self.truths if h == 0 else self._draw("null", h)
+        return torch.cat([self._truth(h, j) for j in self._all])
 
-    def _draw(self, *key: int | str) -> Tensor:
-        return self.base.sample(len(self.x), stream(self.seed, *key)).to(self.truths)
+    @property
+    def _all(self) -> range:
+        return range(-(-len(self.x) // BLOCK))
+
+    def _truth(self, h: int, j: int) -> Tensor:
+        """The truths (b, m) of copy h in the j-th block of sets."""
+        if h == 0:
+            return self.truths[j * BLOCK : (j + 1) * BLOCK]
+        return self._block(j, "null", h)
+
+    def _block(self, j: int, *key: int | str) -> Tensor:
+        """Base draws (b, m) for the j-th block of sets."""
+        size = min(BLOCK, len(self.x) - j * BLOCK)
+        return self.base.sample(size, stream(self.seed, *key, j)).to(self.truths)
 
 
 def _rows(members: Tensor, x: Tensor, labels: Tensor) -> Rows:
     r = members.shape[1]
     return Rows(members.flatten(0, 1), x.repeat_interleave(r, 0), labels.flatten())
+
+
+def _step(width: int) -> int:
+    """How many sets to sum over at a time."""
+    return max(16, ROOM // max(1, width))
+
+
+class _Pool:
+    """Running sums of features, around their first mean, in double precision."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.sums = torch.empty(0)
+
+    def add(self, table: Tensor) -> None:
+        """Adds rows (b, p)."""
+        if not self.rows:
+            self.centre = table.mean(0)
+            p = table.shape[1]
+            self.first = table.new_zeros(p, dtype=torch.float64)
+            self.second = table.new_zeros(p, p, dtype=torch.float64)
+        table = table - self.centre
+        self.rows += len(table)
+        self.first += table.sum(0)
+        self.second += table.mT @ table
+
+    def contrast(self, sums: Tensor) -> None:
+        """Adds sums (c, p) of features with their labels."""
+        if not self.sums.numel():
+            self.sums = torch.zeros_like(sums, dtype=torch.float64)
+        self.sums += sums
+
+    @property
+    def covariance(self) -> Tensor:
+        """The covariance of all rows, with shape (p, p)."""
+        mean = self.first / self.rows
+        return self.second / self.rows - torch.outer(mean, mean)

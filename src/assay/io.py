@@ -19,7 +19,19 @@ import torch
 from . import statistics
 from .bases import StandardNormal
 from .classifiers.features import Fourier, Hermite
+from .classifiers.frames import (
+    Conditional,
+    Known,
+    Pooled,
+    Quantities,
+    Residuals,
+    Standardised,
+    Within,
+)
+from .classifiers.learned import Learned
+from .classifiers.maps import Joint, JointMap, Product, ProductMap
 from .classifiers.mlp import MLP, Networks
+from .classifiers.ridge import Ridge, Surface, Surfaces
 from .classifiers.scaling import Scaling
 from .coordinates import Ranks, Whitened
 from .curves import PPCurve
@@ -40,14 +52,16 @@ CLASSES: dict[str, type] = {
     for cls in (
         *(Calibration, Draws, StandardNormal),
         *(Exchange, FittedNull, FreePermutation, Joined, KnownBase),
-        *(MLP, Networks, Robust, Scaling),
+        *(MLP, Networks, Robust, Scaling, Ridge, Surface, Surfaces, Learned),
+        *(Joint, JointMap, Product, ProductMap, Conditional, Residuals, Pooled, Standardised),
+        *(Known, Quantities, Within),
         *(LC2ST, LocalResult, PPCurve),
         *(Moments, MomentResult, MomentTable, Nearest, Smooth, Whitened, Ranks, Hermite, Fourier),
     )
 }
 STATISTICS = {name: getattr(statistics, name) for name in statistics.__all__ if name.islower()}
 # What a file cannot hold, and the argument of `load` that brings it back.
-FOREIGN = ("base", "embed", "flow", "statistic")
+FOREIGN = ("base", "embed", "flow", "function", "statistic")
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:
@@ -97,7 +111,8 @@ def load(path: str | os.PathLike[str], **given: Any) -> Any:
     Args:
         path: The file.
         given: What a file cannot hold, where it was made with it: `embed`, `flow`, a `base` other
-            than the standard normal, or a `statistic` that is not one of this library's.
+            than the standard normal, a `statistic` that is not one of this library's, or the
+            `function` of a :class:`~assay.classifiers.frames.Known` frame.
     """
     unknown = set(given) - set(FOREIGN)
     if unknown:

@@ -15,6 +15,7 @@ when they are asked.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 from .bases import Base
-from .copies import Classifier, Copies, Redrawn, Relabelled, Scores
+from .copies import BLOCK, Classifier, Copies, Redrawn, Relabelled, Scores, views
 from .door import check_count
 from .randomness import Seed, seed_of, stream
 from .samples import Calibration
@@ -89,14 +90,15 @@ class Exchange(GlobalNull):
     def copies(self, calibration: Calibration, seed: int) -> Relabelled:
         """The data, and n exchanges of it."""
         members, data = _members(calibration, seed)
-        n, r = data.shape
+        r = data.shape[1]
         seed = calibration.mix(seed)
 
-        def relabel(h: int) -> Tensor:
+        def relabel(h: int, j: int) -> Tensor:
+            block = data[j * BLOCK : (j + 1) * BLOCK]
             if h == 0:
-                return data
-            truth = torch.randint(r, (n,), generator=stream(seed, "null", h))
-            return torch.nn.functional.one_hot(truth, r).bool()
+                return block
+            generator = stream(seed, "null", h, j)
+            return torch.randint(r, (len(block), 1), generator=generator) == torch.arange(r)
 
         return Relabelled(members, calibration.features, relabel, range(self.n + 1))
 
@@ -120,11 +122,12 @@ class FreePermutation(GlobalNull):
         members, data = _members(calibration, seed)
         seed = calibration.mix(seed)
 
-        def relabel(h: int) -> Tensor:
+        def relabel(h: int, j: int) -> Tensor:
+            some = slice(j * BLOCK, (j + 1) * BLOCK)
             if h == 0:
-                return data
+                return data[some]
             order = torch.randperm(data.numel(), generator=stream(seed, "null", h))
-            return data.flatten()[order].reshape(data.shape)
+            return data.flatten()[order].reshape(data.shape)[some]
 
         return Relabelled(members, calibration.features, relabel, range(self.n + 1))
 
@@ -238,6 +241,11 @@ class Joined:
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
         return torch.cat([self.first(theta, x), self.second(theta, x)], 1)
+
+    def views(self, theta: Tensor, x: Tensor) -> Iterator[Tensor]:
+        """The same for one classifier after the other, where the scores are several in one."""
+        for both in zip(views(self.first, theta, x), views(self.second, theta, x), strict=True):
+            yield torch.cat(both, 1)
 
 
 def _members(calibration: Calibration, seed: int) -> tuple[Tensor, Tensor]:

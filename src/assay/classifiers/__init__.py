@@ -1,6 +1,7 @@
 """Classifiers: values with ``fit(copies, seed)``, which returns scores for all copies at once."""
 
 from .mlp import MLP
+from .ridge import Ridge
 from .sklearn import Sklearn
 
-__all__ = ["MLP", "Sklearn"]
+__all__ = ["MLP", "Ridge", "Sklearn"]

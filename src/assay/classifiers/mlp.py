@@ -136,6 +136,14 @@ class Networks:
         inputs = _inputs(self.scaling.theta(theta), x, self.widths[0])
         return torch.stack([self._at(rows[None]) for rows in inputs])
 
+    def hidden(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The last hidden layer (b, r, u) of the data's networks, at theta (b, r, m), x (b, d)."""
+        x = self.scaling.x(x)[:, None].expand(-1, theta.shape[1], -1)
+        inputs = _inputs(self.scaling.theta(theta), x, self.widths[0]).flatten(0, 1)
+        layers = [_hidden(member[:1], self.widths, inputs[None])[0] for member in self.weights]
+        hidden: Tensor = torch.cat(layers, 1).unflatten(0, theta.shape[:2])
+        return hidden
+
     def _at(self, inputs: Tensor) -> Tensor:
         """Probabilities (H + 1, s) at inputs (1, s, m + d), averaged over the members."""
         size = max(FEWEST_COPIES, CPU_BYTES // (4 * inputs.shape[1] * max(self.widths)))
@@ -326,12 +334,19 @@ def _pairs(tensors: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
 def _logits(weights: Tensor, widths: tuple[int, ...], inputs: Tensor) -> Tensor:
     """Logits (c, s) of networks with weights (c, p) at inputs (1, s, in)."""
     copies = len(weights)
-    tensors = _tensors(weights.expand(max(copies, FEWEST_COPIES), -1), widths)
-    layers = _pairs([tensor.contiguous() for tensor in tensors])
-    h = inputs.expand(len(layers[0][0]), -1, -1)
-    for weight, bias in layers[:-1]:
+    weights = weights.expand(max(copies, FEWEST_COPIES), -1)
+    h = _hidden(weights, widths, inputs)
+    last = [tensor.contiguous() for tensor in _tensors(weights, widths)[-2:]]
+    return _output(h, last[0], last[1], torch.empty_like(h))[:copies]
+
+
+def _hidden(weights: Tensor, widths: tuple[int, ...], inputs: Tensor) -> Tensor:
+    """The last hidden layer (c, s, out) of networks with weights (c, p) at inputs (1, s, in)."""
+    layers = _pairs([tensor.contiguous() for tensor in _tensors(weights, widths)[:-2]])
+    h = inputs.expand(len(weights), -1, -1)
+    for weight, bias in layers:
         h = torch.baddbmm(bias, h, weight).relu_()
-    return _output(h, *layers[-1], torch.empty_like(h))[:copies]
+    return h
 
 
 def _output(h: Tensor, weight: Tensor, bias: Tensor, scratch: Tensor) -> Tensor:

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from ..classifiers.mlp import MLP
-from ..copies import Classifier, Scores
+from ..copies import Classifier, Scores, views
 from ..door import check_kind
 from ..nulls import Exchange, KnownBase, Null
 from ..randomness import Seed, seed_of
-from ..results import LocalResult
+from ..results import LocalResult, combined
 from ..samples import Calibration, Draws, Observed
 from ..statistics import Statistic, mse0
 from ..version import versions
@@ -104,8 +104,7 @@ class LC2ST:
         """
         check_kind("draws", draws, "Draws(x_o, theta_o)", "x", "theta")
         observed = self.calibration.observe(draws, self.seed)
-        probabilities = self._probabilities(observed)
-        statistics = self._statistics(probabilities)
+        statistics, probabilities = self._scored(observed)
         axis = 0 if observed.place.single else slice(None)
         theta = None if observed.theta is None else observed.theta.cpu().numpy()[axis]
         return LocalResult(
@@ -120,16 +119,25 @@ class LC2ST:
             settings=self.settings,
         )
 
-    def _probabilities(self, observed: Observed) -> np.ndarray:
+    def _scored(self, observed: Observed) -> tuple[np.ndarray, np.ndarray]:
+        """Statistics (o, H + 1) and probabilities (o, H + 1, s)."""
+        found, total = [], np.zeros(())
+        for scores in views(self.scores, observed.draws, observed.place.features):
+            probabilities = self._probabilities(scores.cpu().numpy(), observed)
+            found.append(self._statistics(probabilities))
+            total = total + probabilities if len(found) > 1 else probabilities
+        return combined(np.stack(found)), np.clip(total / np.float32(len(found)), 0, 1)
+
+    def _probabilities(self, scores: np.ndarray, observed: Observed) -> np.ndarray:
         """Probabilities (o, H + 1, s), which a classifier of whatever origin must give."""
-        scores = self.scores(observed.draws, observed.place.features).cpu().numpy()
         o, s, _ = observed.draws.shape
         if scores.shape != (o, self.null.n + 1, s):
             raise ValueError(
                 "classifier: expected scores that give probabilities with shape "
                 f"{(o, self.null.n + 1, s)}; got {scores.shape}."
             )
-        if not ((scores >= 0) & (scores <= 1)).all():
+        several = hasattr(self.scores, "views")
+        if not (np.isfinite(scores).all() if several else ((scores >= 0) & (scores <= 1)).all()):
             raise ValueError(
                 "classifier: expected probabilities between 0 and 1; got "
                 f"{np.min(scores)} to {np.max(scores)}."

@@ -307,7 +307,7 @@ class _Sets:
         rows = torch.arange(len(near), device=near.device)
 
         def of(h: int) -> list[Tensor]:
-            truth = copies.relabel(h).to(near.device)[near].long().argmax(1)
+            truth = copies.relabelled(h).to(near.device)[near].long().argmax(1)
             return [features[rows, truth] for features in centred]
 
         return of

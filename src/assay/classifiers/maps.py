@@ -1,0 +1,212 @@
+r"""Feature banks of members and observations together, for linear classifiers.
+
+A bank is a value; its ``fit`` finds what it needs (scales, a frame) from members and x, whoever
+plays the truth, and returns the map itself.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..copies import Copies, Feature
+from ..door import check_count, check_number
+from .features import MOST_FEATURES, Latent
+from .frames import Frame, Framed, Pooled, Standardised, waves
+from .scaling import Scaling
+
+__all__ = ["Bank", "Joint", "JointMap", "Product", "ProductMap"]
+
+# Sets from which a frame is found; more would not change it.
+MOST_SETS = 20_000
+
+
+class Bank(Protocol):
+    """A recipe for features of members and observations."""
+
+    def fit(self, copies: Copies, scaling: Scaling) -> Feature:
+        """The map itself, found from what no relabelling changes."""
+
+
+@dataclass(frozen=True)
+class Joint:
+    r"""Random Fourier features of members and x together.
+
+    With coordinates u of a member in its frame, and x on a common scale, they are
+    :math:`\cos(\omega_i u + \nu_i x + b_i)` with random frequencies and phases.
+
+    Args:
+        n: The number of features.
+        bandwidth: The typical length of a frequency of u.
+        reach: The typical length of a frequency of x.
+        frame: The coordinates of members.
+    """
+
+    n: int = 512
+    bandwidth: float = 1.0
+    reach: float = 1.0
+    frame: Frame = field(default_factory=Pooled)
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n)
+        check_number("bandwidth", self.bandwidth)
+        check_number("reach", self.reach, strict=False)
+        _check_size(self.n, self)
+
+    def fit(self, copies: Copies, scaling: Scaling) -> "JointMap":
+        """The map itself, found from what no relabelling changes."""
+        return JointMap(self, scaling, _framed(self.frame, copies, scaling)[0])
+
+
+@dataclass(frozen=True)
+class Product:
+    r"""Features of a member times features of x: moments that vary with x.
+
+    Args:
+        bank: Features of the member's coordinates, such as
+            :class:`~assay.classifiers.features.Hermite`.
+        n: The number of random Fourier features of x, beside a constant.
+        reach: The typical length of their frequencies.
+        frame: The coordinates of members.
+    """
+
+    bank: Latent
+    n: int = 32
+    reach: float = 1.0
+    frame: Frame = field(default_factory=Pooled)
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n, least=0)
+        check_number("reach", self.reach, strict=False)
+
+    def fit(self, copies: Copies, scaling: Scaling) -> "ProductMap":
+        """The map itself, found from what no relabelling changes."""
+        framed, width = _framed(self.frame, copies, scaling)
+        size = self.bank.size(width) * (1 + self.n)
+        _check_size(size, self)
+        return ProductMap(self, scaling, framed, size)
+
+
+@dataclass(frozen=True, eq=False)
+class JointMap:
+    """Random Fourier features of members and x together.
+
+    Args:
+        bank: The recipe.
+        scaling: The scale of observations.
+        framed: The coordinates of members.
+    """
+
+    bank: Joint
+    scaling: Scaling
+    framed: Framed
+
+    @property
+    def size(self) -> int:
+        """The number of features p."""
+        return self.bank.n
+
+    @property
+    def centred(self) -> bool:
+        """Whether the features have mean zero, at every x, for members drawn from N(0, I)."""
+        return False
+
+    def at(self, x: Tensor) -> "_Waves":
+        """The map at observations (b, d)."""
+        # Banks of other bandwidths get other directions.
+        n, key = self.bank.n, str(self.bank.bandwidth)
+        scaled = self.scaling.x(x)
+        frequencies, phases = waves(n, self.bank.reach, x.shape[1], "x", key)
+        shift = scaled @ frequencies.to(scaled) + phases.to(scaled)
+        return _Waves(self.framed, x, (n, self.bank.bandwidth, key), shift)
+
+
+@dataclass(frozen=True, eq=False)
+class _Waves:
+    """Cosines of the coordinates of members, with phases that x has shifted."""
+
+    framed: Framed
+    x: Tensor
+    waves: tuple[int, float, str]
+    shift: Tensor
+
+    def __call__(self, theta: Tensor) -> Tensor:
+        """Features (b, r, p) of members (b, r, m)."""
+        u = self.framed(theta, self.x)
+        n, bandwidth, key = self.waves
+        frequencies, _ = waves(n, bandwidth, u.shape[-1], "member", key)
+        return (u @ frequencies.to(u)).add_(self.shift[:, None]).cos_()
+
+    def total(self, theta: Tensor) -> Tensor:
+        """Their sum (p,) over all members and observations."""
+        return self(theta).sum((0, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class ProductMap:
+    """Features of a member times features of x.
+
+    Args:
+        bank: The recipe.
+        scaling: The scale of observations.
+        framed: The coordinates of members.
+        size: The number of features.
+    """
+
+    bank: Product
+    scaling: Scaling
+    framed: Framed
+    size: int
+
+    @property
+    def centred(self) -> bool:
+        """Whether the features have mean zero, at every x, for members drawn from N(0, I)."""
+        return isinstance(self.framed, Standardised)
+
+    def at(self, x: Tensor) -> "_Factors":
+        """The map at observations (b, d)."""
+        scaled = self.scaling.x(x)
+        frequencies, phases = waves(self.bank.n, self.bank.reach, x.shape[1], "product")
+        cosines = math.sqrt(2) * (scaled @ frequencies.to(scaled) + phases.to(scaled)).cos_()
+        factors = torch.cat([torch.ones_like(scaled[:, :1]), cosines], 1)
+        return _Factors(self.bank.bank, self.framed, x, factors)
+
+
+@dataclass(frozen=True, eq=False)
+class _Factors:
+    """Features of members, times features (b, 1 + n) of x."""
+
+    bank: Latent
+    framed: Framed
+    x: Tensor
+    factors: Tensor
+
+    def __call__(self, theta: Tensor) -> Tensor:
+        """Features (b, r, p) of members (b, r, m)."""
+        u = self.bank(self.framed(theta, self.x))
+        return (u[..., None] * self.factors[:, None, None]).flatten(2)
+
+    def total(self, theta: Tensor) -> Tensor:
+        """Their sum (p,) over all members and observations."""
+        u = self.bank(self.framed(theta, self.x))
+        return (u.sum(1).mT @ self.factors).flatten()
+
+
+def _framed(frame: Frame, copies: Copies, scaling: Scaling) -> tuple[Framed, int]:
+    """A frame found from some members of all copies, and the number of its coordinates."""
+    rows = torch.arange(0, len(copies.x), 1 + len(copies.x) // MOST_SETS, device=copies.x.device)
+    members = copies[:1].batch(rows, 0)[0][0]
+    # Where class 0 is known, the truths are what the copies differ in.
+    members = members if copies.base is None else members[:, :1]
+    framed = frame.fit(members, copies.x[rows], scaling)
+    return framed, framed(members[:2], copies.x[rows[:2]]).shape[-1]
+
+
+def _check_size(size: int, bank: Bank) -> None:
+    if size > MOST_FEATURES:
+        raise ValueError(
+            f"features: expected at most {MOST_FEATURES} features in a bank, whose covariance "
+            f"must fit into memory; got {size} from {bank!r}. Choose a smaller n or order."
+        )
