@@ -46,13 +46,21 @@ class Case:
         calibration = assay.Calibration(a["theta_cal"][:n], a["x_cal"][:n], a["q_samples_cal"][:n])
         return calibration, assay.Draws(a["x_obs"], a["theta_q_obs_eval"])
 
+    def sets(self, n: int) -> tuple[assay.Calibration, assay.Draws]:
+        """The first n calibration pairs with 32 draws at each x, and the ten observations."""
+        a = self.load()
+        with np.load(FOLDER / f"{self.task}_npe_{self.n_train}_draws.npz") as archive:
+            theta_q = archive["q_draws_cal"][:n]
+        calibration = assay.Calibration(a["theta_cal"][:n], a["x_cal"][:n], theta_q)
+        return calibration, assay.Draws(a["x_obs"], a["theta_q_obs_eval"])
+
     def latents(self, n: int) -> tuple[assay.Calibration, assay.Draws]:
         """The first n calibration pairs in latent space, and the ten observations."""
         a = self.load()
         return assay.Calibration.from_base(a["z_cal"][:n], a["x_cal"][:n]), assay.Draws(a["x_obs"])
 
-    def published(self, method: str, n_cal: int) -> float | None:
-        """The published rejection rate at 0.05, mean over ten observations and 50 runs."""
+    def published(self, method: str, n_cal: int) -> float:
+        """The published rejection rate at 0.05, mean over ten observations and 50 runs, or NaN."""
         results = json.loads((FOLDER / "published_results.json").read_text())
         task = results["exp2"][self.task]
         if n_cal == 10_000:
@@ -60,7 +68,7 @@ class Case:
             return float(task["vs_n_train"][method]["TPR_mean"]["mse"][index])
         if self.n_train == 1000 and n_cal in (grid := [100, 500, 1000, 2000, 5000, 10_000]):
             return float(task["vs_n_cal"][method]["TPR_mean"]["mse"][grid.index(n_cal)])
-        return None
+        return float("nan")
 
 
 HARD = tuple(Case(task, n) for task in ("slcp", "two_moons") for n in (10_000, 100_000))

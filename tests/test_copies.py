@@ -2,7 +2,10 @@ import pytest
 import torch
 
 from assay import Exchange, FreePermutation, KnownBase
-from assay.copies import Redrawn, Relabelled
+from assay.classifiers.features import Hermite
+from assay.classifiers.maps import Joint, Product
+from assay.classifiers.scaling import Scaling
+from assay.copies import BLOCK, Redrawn, Relabelled
 
 N, K = 60, 3
 
@@ -101,3 +104,27 @@ def test_scaling_of_another_base(gaussian):
     copies = Redrawn(latents.theta, latents.features, as_base(base, 2), 0, range(2))
     torch.testing.assert_close(copies.scaling[0], torch.full((2,), 5.0), atol=0.1, rtol=0)
     torch.testing.assert_close(copies.scaling[1], torch.full((2,), 3.0), atol=0.1, rtol=0)
+
+
+@pytest.mark.parametrize("null", [Exchange(2), FreePermutation(2)])
+def test_sums_are_those_of_all_rows(gaussian, null):
+    """Streamed over more than one block, against one table of everything."""
+    n = BLOCK + 100
+    copies = null.copies(gaussian().calibration(n, k=2), seed=1)
+    scaling = Scaling.fit(copies)
+    features = [bank.fit(copies, scaling) for bank in (Joint(6), Product(Hermite(1), n=1))]
+    for feature, sums in zip(features, copies.sums(features), strict=True):
+        table = feature(copies.members, copies.x).double()
+        expected = torch.cov(table.flatten(0, 1).T, correction=0)
+        torch.testing.assert_close(sums.covariance, expected, atol=1e-4, rtol=1e-4)
+        centred = table - table.mean(1, keepdim=True)
+        contrasts = 1.5 * torch.einsum("cnr,nrp->cp", copies.labels.double(), centred) / n
+        torch.testing.assert_close(sums.contrasts, contrasts, atol=1e-5, rtol=1e-3)
+        assert sums.rows == 3 * n
+
+
+def test_blocks_of_labels_are_drawn_independently(gaussian):
+    copies = Exchange(1).copies(gaussian().calibration(2 * BLOCK), seed=1)
+    first, second = copies.relabel(1, 0), copies.relabel(1, 1)
+    assert first.shape == second.shape == (BLOCK, 2)
+    assert 0.45 < (first == second).float().mean() < 0.55

@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "src" / "assay"
 LAYERS = [
-    {"version", "randomness", "door", "statistics", "scaling"},
+    {"version", "randomness", "door", "statistics", "scaling", "workers"},
     {"bases"},
     {"flows"},
     {"samples", "tasks.two_moons"},

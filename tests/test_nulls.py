@@ -39,12 +39,20 @@ def test_known_base_draws_the_base(gaussian):
     assert scipy.stats.kstest(copies.redrawn[0].flatten().numpy(), "norm").pvalue < 1e-3
 
 
-def test_nulls_refuse_the_other_space(gaussian):
+def test_a_known_base_refuses_parameters(gaussian):
     with pytest.raises(ValueError, match="null: expected a calibration in latent space"):
         KnownBase(9).copies(gaussian().calibration(50), 0)
-    for null in (Exchange(9), FreePermutation(9)):
-        with pytest.raises(ValueError, match="null: expected a calibration with draws theta_q"):
-            null.copies(gaussian().latents(50), 0)
+
+
+def test_exchange_with_base_draws_in_latent_space(gaussian):
+    calibration = gaussian(width=0.2).latents(2000)
+    copies = Exchange(9).copies(calibration, 0)
+    members, labels = copies.members, copies.labels
+    assert members.shape == (2000, 5, 2)
+    assert copies.base == calibration.base
+    torch.testing.assert_close(members[labels[0]], calibration.theta)
+    base = members[~labels[0]].flatten().numpy()
+    assert scipy.stats.kstest(base, "norm").pvalue > 1e-3
 
 
 @pytest.mark.parametrize("null", NULLS.values(), ids=NULLS.keys())

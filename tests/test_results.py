@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from assay.results import LocalResult, pvalue
+from assay.results import LocalResult, combined, pvalue
 
 
 def result(statistic, null, s=4):
@@ -77,3 +77,30 @@ def test_html_escapes():
 def test_results_are_frozen():
     with pytest.raises(AttributeError):
         result(1.0, np.zeros(9)).statistic = 0
+
+
+class TestCombined:
+    def test_one_stays_what_it_is(self):
+        statistics = np.random.default_rng(0).random((1, 3, 20))
+        np.testing.assert_array_equal(combined(statistics), statistics[0])
+
+    def test_every_copy_is_treated_alike(self):
+        rng = np.random.default_rng(0)
+        statistics, order = rng.random((4, 2, 20)), rng.permutation(20)
+        np.testing.assert_allclose(
+            combined(statistics)[:, order], combined(statistics[..., order]), rtol=1e-10
+        )
+
+    def test_scales_do_not_matter(self):
+        statistics = np.random.default_rng(0).random((3, 2, 20))
+        scaled = statistics * np.array([1.0, 1e-6, 1e3])[:, None, None]
+        np.testing.assert_allclose(combined(statistics), combined(scaled), rtol=1e-6)
+
+    def test_what_two_half_see_is_seen(self):
+        statistics = np.random.default_rng(0).random((2, 1, 100))
+        statistics[:, :, 0] = np.sort(statistics[:, :, 1:])[:, :, -8]
+        assert pvalue(combined(statistics)[:, 0], combined(statistics)[:, 1:]) < 0.05
+
+    def test_constants_tell_nothing(self):
+        statistics = np.stack([np.ones((1, 20)), np.random.default_rng(0).random((1, 20))])
+        assert (combined(statistics).argsort() == statistics[1].argsort()).all()

@@ -14,7 +14,7 @@ copies alike, so that its statistic is one and the same function of each.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol, Self
 
@@ -39,10 +39,10 @@ __all__ = [
 
 # Sets whose labels are made at a time: a million of them are never held for all copies at once.
 BLOCK = 2**13
+# Members of a set from which a covariance is taken; they stand in random order.
+MOST_MEMBERS = 8
 # Numbers in the largest table of a sum that is taken step by step.
 ROOM = 2**22
-# Draws of a known class 0 at each x, over which its mean is taken.
-CLASS0 = 8
 
 
 class Rows(NamedTuple):
@@ -59,16 +59,6 @@ class Rows(NamedTuple):
     labels: Tensor
 
 
-class Placed(Protocol):
-    """Features at given observations (b, d), so that what depends on x alone is found once."""
-
-    def __call__(self, theta: Tensor) -> Tensor:
-        """Features (b, r, p) of members (b, r, m)."""
-
-    def total(self, theta: Tensor) -> Tensor:
-        """Their sum (p,) over all members and observations."""
-
-
 class Feature(Protocol):
     """A map from members and observations to p features, which no relabelling changes."""
 
@@ -76,24 +66,22 @@ class Feature(Protocol):
     def size(self) -> int:
         """The number of features p."""
 
-    @property
-    def centred(self) -> bool:
-        """Whether the features have mean zero, at every x, for members drawn from N(0, I)."""
-
-    def at(self, x: Tensor) -> Placed:
-        """The map at observations (b, d)."""
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Features (b, r, p) of members (b, r, m) and observations (b, d)."""
 
 
 class Sums(NamedTuple):
     """What least squares need to know of copies, in double precision.
 
     Args:
-        covariance: Covariance of the features over all members, whatever their class, (p, p).
+        covariance: Covariance of the features over all members, with shape (p, p).
         contrasts: Mean of the features of class 1 less that of class 0 at the same x, (c, p).
+        rows: The number of members.
     """
 
     covariance: Tensor
     contrasts: Tensor
+    rows: int
 
 
 class Copies(Protocol):
@@ -156,7 +144,7 @@ class Scores(Protocol):
         Scores that are several classifiers in one have a method ``views(theta, x)`` as well,
         which yields those of one after the other; a test then combines their statistics. A view
         may go beyond 0 and 1, as least squares do: a statistic sees it as it is, since far beyond
-        is further evidence, and the result shows the mean of all views, cut to [0, 1].
+        is further evidence.
         """
 
 
@@ -216,13 +204,14 @@ class Relabelled:
         x: Features of the observations, with shape (n, d).
         relabel: The labels (b, r) of copy h in the j-th block of sets.
         which: The copies h.
+        base: The distribution of class 0, where it is known.
     """
 
     members: Tensor
     x: Tensor
     relabel: Callable[[int, int], Tensor]
     which: range
-    base: None = field(default=None, init=False)
+    base: Base | None = None
 
     def __len__(self) -> int:
         return len(self.which)
@@ -270,12 +259,12 @@ class Relabelled:
                 # Centred features do not mind what is added to all labels of a set.
                 signs = (part[..., :-1].float() - part[..., -1:].float()).flatten(1)
                 for feature, pool in zip(features, pools, strict=True):
-                    table = feature.at(self.x[rows])(self.members[rows])
-                    pool.add(table.flatten(0, 1))
+                    table = feature(self.members[rows], self.x[rows])
+                    pool.add(table[:, :MOST_MEMBERS].flatten(0, 1))
                     centred = (table - table.mean(1, keepdim=True))[:, :-1].flatten(0, 1)
                     pool.contrast(signs.to(centred) @ centred)
         # The truth less the mean of its set is the k-th part of k + 1 of its contrast.
-        return [Sums(pool.covariance, pool.sums * r / (r - 1) / n) for pool in pools]
+        return [Sums(pool.covariance, pool.sums * r / (r - 1) / n, n * r) for pool in pools]
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,24 +317,11 @@ class Redrawn:
         return _rows(members, self.x, self._roles.expand(len(self.x), 2))
 
     def sums(self, features: Sequence[Feature]) -> list[Sums]:
-        """Covariances under the base, and contrasts of the truths with the mean of class 0."""
-        known = isinstance(self.base, StandardNormal)
-        pools = [_Pool() for _ in features]
-        for j, block in enumerate(self.x.split(BLOCK)):
-            steps = block.split(_step(max(feature.size for feature in features)))
-            sizes = [len(step) for step in steps]
-            class0 = [self._block(j, "class 0", e).split(sizes) for e in range(CLASS0)]
-            truths = [self._truth(h, j).split(sizes) for h in self.which]
-            for i, step in enumerate(steps):
-                for feature, pool in zip(features, pools, strict=True):
-                    placed = feature.at(step)
-                    pool.add(placed(class0[0][i][:, None]).flatten(0, 1))
-                    sums = torch.stack([placed.total(z[i][:, None]) for z in truths])
-                    if not (known and feature.centred):
-                        mean = torch.stack([placed.total(z[i][:, None]) for z in class0]).mean(0)
-                        sums = sums - mean
-                    pool.contrast(sums)
-        return [Sums(pool.covariance, pool.sums / len(self.x)) for pool in pools]
+        """Refuses: members differ between copies, so there is nothing to share."""
+        raise ValueError(
+            "null: expected Exchange(n) for a classifier in closed form, whose copies share their "
+            "members; got KnownBase(n), whose copies do not."
+        )
 
     @cached_property
     def _roles(self) -> Tensor:
@@ -358,26 +334,14 @@ class Redrawn:
     def _class0(self, epoch: int) -> Tensor:
         if epoch not in self._latest:
             self._latest.clear()
-            self._latest[epoch] = torch.cat([self._block(j, "class 0", epoch) for j in self._all])
+            self._latest[epoch] = self._draw("class 0", epoch)
         return self._latest[epoch]
 
     def _truths(self, h: int) -> Tensor:
-        return torch.cat([self._truth(h, j) for j in self._all])
+        return self.truths if h == 0 else self._draw("null", h)
 
-    @property
-    def _all(self) -> range:
-        return range(-(-len(self.x) // BLOCK))
-
-    def _truth(self, h: int, j: int) -> Tensor:
-        """The truths (b, m) of copy h in the j-th block of sets."""
-        if h == 0:
-            return self.truths[j * BLOCK : (j + 1) * BLOCK]
-        return self._block(j, "null", h)
-
-    def _block(self, j: int, *key: int | str) -> Tensor:
-        """Base draws (b, m) for the j-th block of sets."""
-        size = min(BLOCK, len(self.x) - j * BLOCK)
-        return self.base.sample(size, stream(self.seed, *key, j)).to(self.truths)
+    def _draw(self, *key: int | str) -> Tensor:
+        return self.base.sample(len(self.x), stream(self.seed, *key)).to(self.truths)
 
 
 def _rows(members: Tensor, x: Tensor, labels: Tensor) -> Rows:

@@ -30,6 +30,9 @@ from .samples import Calibration
 
 __all__ = ["Exchange", "FittedNull", "FreePermutation", "GlobalNull", "KnownBase", "Null"]
 
+# Base draws at each x that are exchanged with a truth in latent space.
+BASE_DRAWS = 4
+
 GLOBAL = "q(theta | x) = p(theta | x) at almost every x, seen through x_o"
 
 
@@ -75,7 +78,8 @@ class Exchange(GlobalNull):
     """The truth and the k draws of q at the same x are exchangeable if q is right.
 
     A copy chooses which of the k + 1 plays the truth, uniformly and independently at every x. The
-    observations stay with their sets, so both classes keep the same x, as in the data.
+    observations stay with their sets, so both classes keep the same x, as in the data. In latent
+    space the draws of q are draws of the base, four at each x.
 
     Args:
         n: The number of null copies.
@@ -100,7 +104,9 @@ class Exchange(GlobalNull):
             generator = stream(seed, "null", h, j)
             return torch.randint(r, (len(block), 1), generator=generator) == torch.arange(r)
 
-        return Relabelled(members, calibration.features, relabel, range(self.n + 1))
+        return Relabelled(
+            members, calibration.features, relabel, range(self.n + 1), calibration.base
+        )
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,9 @@ class FreePermutation(GlobalNull):
             order = torch.randperm(data.numel(), generator=stream(seed, "null", h))
             return data.flatten()[order].reshape(data.shape)[some]
 
-        return Relabelled(members, calibration.features, relabel, range(self.n + 1))
+        return Relabelled(
+            members, calibration.features, relabel, range(self.n + 1), calibration.base
+        )
 
 
 @dataclass(frozen=True)
@@ -254,12 +262,13 @@ def _members(calibration: Calibration, seed: int) -> tuple[Tensor, Tensor]:
     The truth stands at a random place of its set, as it does in a null copy: otherwise a
     classifier that minds the order of rows would treat the data and its nulls differently.
     """
-    if calibration.theta_q is None:
-        raise ValueError(
-            "null: expected a calibration with draws theta_q of q; got latents. Use "
-            "KnownBase(n), or a calibration in parameter space."
-        )
-    members = torch.cat([calibration.theta[:, None], calibration.theta_q], 1)
+    theta, theta_q = calibration.theta, calibration.theta_q
+    if calibration.base is not None:
+        generator = stream(calibration.mix(seed), "base")
+        draws = calibration.base.sample(BASE_DRAWS * len(theta), generator)
+        theta_q = draws.to(theta).unflatten(0, (len(theta), BASE_DRAWS))
+    assert theta_q is not None
+    members = torch.cat([theta[:, None], theta_q], 1)
     n, r, m = members.shape
     places = torch.rand(n, r, generator=stream(calibration.mix(seed), "places")).argsort(1)
     index = places.to(members.device)[..., None].expand(-1, -1, m)

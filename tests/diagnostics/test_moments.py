@@ -234,6 +234,13 @@ def test_one_draw_for_each_x(gaussian):
         moments(gaussian().calibration(100))
 
 
+def test_nulls_of_the_other_space(gaussian):
+    with pytest.raises(ValueError, match=r"null: expected KnownBase\(n\) for latents"):
+        moments(gaussian().latents(50), null=Exchange(9))
+    with pytest.raises(ValueError, match=r"null: expected Exchange\(n\) for draws"):
+        moments(gaussian().calibration(50, k=8), null=KnownBase(9))
+
+
 def test_a_calibration_of_another_kind():
     with pytest.raises(TypeError, match="calibration: expected a Calibration; got Tensor"):
         moments(torch.zeros(3))

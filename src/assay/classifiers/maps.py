@@ -14,7 +14,7 @@ from torch import Tensor
 from ..copies import Copies, Feature
 from ..door import check_count, check_number
 from .features import MOST_FEATURES, Latent
-from .frames import Frame, Framed, Pooled, Standardised, waves
+from .frames import Frame, Framed, Pooled, waves
 from .scaling import Scaling
 
 __all__ = ["Bank", "Joint", "JointMap", "Product", "ProductMap"]
@@ -108,40 +108,15 @@ class JointMap:
         """The number of features p."""
         return self.bank.n
 
-    @property
-    def centred(self) -> bool:
-        """Whether the features have mean zero, at every x, for members drawn from N(0, I)."""
-        return False
-
-    def at(self, x: Tensor) -> "_Waves":
-        """The map at observations (b, d)."""
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Features (b, r, p) of members (b, r, m) and observations (b, d)."""
         # Banks of other bandwidths get other directions.
         n, key = self.bank.n, str(self.bank.bandwidth)
-        scaled = self.scaling.x(x)
-        frequencies, phases = waves(n, self.bank.reach, x.shape[1], "x", key)
-        shift = scaled @ frequencies.to(scaled) + phases.to(scaled)
-        return _Waves(self.framed, x, (n, self.bank.bandwidth, key), shift)
-
-
-@dataclass(frozen=True, eq=False)
-class _Waves:
-    """Cosines of the coordinates of members, with phases that x has shifted."""
-
-    framed: Framed
-    x: Tensor
-    waves: tuple[int, float, str]
-    shift: Tensor
-
-    def __call__(self, theta: Tensor) -> Tensor:
-        """Features (b, r, p) of members (b, r, m)."""
-        u = self.framed(theta, self.x)
-        n, bandwidth, key = self.waves
-        frequencies, _ = waves(n, bandwidth, u.shape[-1], "member", key)
-        return (u @ frequencies.to(u)).add_(self.shift[:, None]).cos_()
-
-    def total(self, theta: Tensor) -> Tensor:
-        """Their sum (p,) over all members and observations."""
-        return self(theta).sum((0, 1))
+        u, scaled = self.framed(theta, x), self.scaling.x(x)
+        ours, _ = waves(n, self.bank.bandwidth, u.shape[-1], "member", key)
+        theirs, phases = waves(n, self.bank.reach, x.shape[1], "x", key)
+        shift = scaled @ theirs.to(scaled) + phases.to(scaled)
+        return (u @ ours.to(u)).add_(shift[:, None]).cos_()
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +127,7 @@ class ProductMap:
         bank: The recipe.
         scaling: The scale of observations.
         framed: The coordinates of members.
-        size: The number of features.
+        size: The number of features p.
     """
 
     bank: Product
@@ -160,46 +135,19 @@ class ProductMap:
     framed: Framed
     size: int
 
-    @property
-    def centred(self) -> bool:
-        """Whether the features have mean zero, at every x, for members drawn from N(0, I)."""
-        return isinstance(self.framed, Standardised)
-
-    def at(self, x: Tensor) -> "_Factors":
-        """The map at observations (b, d)."""
-        scaled = self.scaling.x(x)
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Features (b, r, p) of members (b, r, m) and observations (b, d)."""
+        u, scaled = self.bank.bank(self.framed(theta, x)), self.scaling.x(x)
         frequencies, phases = waves(self.bank.n, self.bank.reach, x.shape[1], "product")
         cosines = math.sqrt(2) * (scaled @ frequencies.to(scaled) + phases.to(scaled)).cos_()
         factors = torch.cat([torch.ones_like(scaled[:, :1]), cosines], 1)
-        return _Factors(self.bank.bank, self.framed, x, factors)
-
-
-@dataclass(frozen=True, eq=False)
-class _Factors:
-    """Features of members, times features (b, 1 + n) of x."""
-
-    bank: Latent
-    framed: Framed
-    x: Tensor
-    factors: Tensor
-
-    def __call__(self, theta: Tensor) -> Tensor:
-        """Features (b, r, p) of members (b, r, m)."""
-        u = self.bank(self.framed(theta, self.x))
-        return (u[..., None] * self.factors[:, None, None]).flatten(2)
-
-    def total(self, theta: Tensor) -> Tensor:
-        """Their sum (p,) over all members and observations."""
-        u = self.bank(self.framed(theta, self.x))
-        return (u.sum(1).mT @ self.factors).flatten()
+        return (u[..., None] * factors[:, None, None]).flatten(2)
 
 
 def _framed(frame: Frame, copies: Copies, scaling: Scaling) -> tuple[Framed, int]:
     """A frame found from some members of all copies, and the number of its coordinates."""
     rows = torch.arange(0, len(copies.x), 1 + len(copies.x) // MOST_SETS, device=copies.x.device)
     members = copies[:1].batch(rows, 0)[0][0]
-    # Where class 0 is known, the truths are what the copies differ in.
-    members = members if copies.base is None else members[:, :1]
     framed = frame.fit(members, copies.x[rows], scaling)
     return framed, framed(members[:2], copies.x[rows[:2]]).shape[-1]
 

@@ -10,9 +10,6 @@ sets. There is no early stopping: networks are regularised by decoupled weight d
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -24,6 +21,7 @@ from tqdm import tqdm
 from ..copies import Copies
 from ..door import check_count, check_number
 from ..randomness import seed_of, stream
+from ..workers import spread_over
 from .scaling import Scaling
 
 __all__ = ["MLP", "Networks"]
@@ -96,7 +94,7 @@ class MLP:
         total = len(copies) * self.members * self.epochs
         with (
             tqdm(total=total, desc="training", unit="epoch", disable=None) as bar,
-            _spread(workers) as apply,
+            spread_over(workers) as apply,
         ):
             trained = list(apply(lambda job: _train(self, job[0], scaling, job[1], bar), jobs))
         weights = torch.cat(trained).reshape(self.members, len(copies), -1)
@@ -261,24 +259,6 @@ class _Stack:
 
     def _like(self, hidden: Tensor) -> Tensor:
         return self.scratch[: hidden.numel()].view_as(hidden)
-
-
-@contextmanager
-def _spread(workers: int) -> Iterator[Callable[..., Iterable[Tensor]]]:
-    """A map over chunks, one thread to a chunk rather than all threads to each small product.
-
-    While one thread waits for Python the other computes; that is worth a sixth of the time.
-    """
-    if workers == 1:
-        yield map
-        return
-    torch.set_num_threads(1)
-    pool = ThreadPoolExecutor(workers)
-    try:
-        yield pool.map
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(workers)
 
 
 def _chunk_size(copies: Copies, sets: int, widths: tuple[int, ...], workers: int) -> int:

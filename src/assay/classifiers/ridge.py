@@ -13,7 +13,8 @@ fit says of x alone is noise. The statistic :class:`~assay.statistics.mse0` is t
 form in :math:`\delta_h`, with the covariance of the features under :math:`q(\cdot \mid x_o)`.
 
 Several banks and penalties are views of the same data; a test asks each and combines them, for
-the nulls as for the data, so that nothing is tuned on real labels.
+the nulls as for the data, so that nothing is tuned on real labels alone. The probabilities that
+are shown are those of the view with the least estimated risk, chosen for each copy on its own.
 """
 
 from collections.abc import Iterator
@@ -23,42 +24,16 @@ import torch
 from torch import Tensor
 
 from ..coordinates import Whitened
-from ..copies import Copies, Feature
+from ..copies import Copies, Feature, Sums
 from ..door import check_kind, check_number
-from .features import BANKS
+from ..nulls import Exchange
 from .frames import Conditional, Frame, Pooled, Within
-from .maps import Bank, Joint, Product
+from .maps import Bank, Joint
 from .scaling import Scaling
 
-__all__ = ["Ridge", "Surface", "Surfaces", "joint", "products"]
+__all__ = ["Ridge", "Surface", "Surfaces"]
 
-# Features of a default bank: more than this many cost seconds, and see little more.
-MOST_PRODUCTS = 2048
-
-
-def joint(m: int, k: int) -> tuple[Bank, ...]:
-    """Random Fourier features of m parameters and x, at three bandwidths and in every frame.
-
-    With enough draws of q at each x, the frame that whitens each set is one of them.
-    """
-    frames: tuple[Frame, ...] = (Pooled(), Conditional())
-    if k >= m + 2:
-        frames = (*frames, Within(Whitened()))
-    return tuple(
-        Joint(bandwidth=bandwidth, frame=frame)
-        for frame in frames
-        for bandwidth in (0.5, 1.0, 2.0)
-    )
-
-
-def products(m: int) -> tuple[Bank, ...]:
-    """Moments of m latents times as many features of x as are affordable, 32 at most."""
-    sizes = {bank: bank.size(m) for bank in BANKS}
-    return tuple(
-        Product(bank, n=min(32, MOST_PRODUCTS // size - 1))
-        for bank, size in sizes.items()
-        if size <= MOST_PRODUCTS // 4
-    )
+BANDWIDTHS = (0.5, 1.0, 2.0)
 
 
 @dataclass(frozen=True)
@@ -66,9 +41,10 @@ class Ridge:
     """Ridge regression of the labels on banks of features, for all copies in closed form.
 
     Args:
-        features: Banks of features; by default :func:`joint`, random Fourier features of
-            parameters and x at three bandwidths, or where the base is known :func:`products`,
-            moments of the latents times features of x.
+        features: Banks of features; by default random Fourier features of members and x together,
+            at three bandwidths, of latents as they are and of parameters in several frames:
+            standardised over the pool, standardised given x, and whitened within their set where
+            there are enough draws.
         penalties: Ridge penalties, relative to the mean variance of a bank's features.
 
     Example:
@@ -94,6 +70,11 @@ class Ridge:
         checked = tuple(check_number("penalties", penalty) for penalty in penalties)
         object.__setattr__(self, "penalties", checked)
 
+    @property
+    def null(self) -> Exchange:
+        """The null it is made for, in either space; copies cost next to nothing."""
+        return Exchange(999)
+
     def fit(self, copies: Copies, seed: int) -> "Surfaces":
         """Fits all copies.
 
@@ -102,23 +83,22 @@ class Ridge:
             seed: Not used: nothing is left to chance.
         """
         scaling = Scaling.fit(copies)
-        m = len(scaling.location)
-        default = products(m) if copies.base is not None else joint(m, copies.odds)
-        maps = [bank.fit(copies, scaling) for bank in self.features or default]
-        found = zip(maps, copies.sums(maps), strict=True)
-        surfaces = (_surface(feature, *sums, self.penalties) for feature, sums in found)
-        return Surfaces(tuple(surfaces))
+        maps = [bank.fit(copies, scaling) for bank in self.features or _default(copies, scaling)]
+        sums = copies.sums(maps)
+        found = (_surface(*pair, self.penalties) for pair in zip(maps, sums, strict=True))
+        return Surfaces(tuple(found))
 
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """Fits of one bank, for all copies and penalties.
+    """Fits of one bank for all copies.
 
     Args:
         feature: The features.
         axes: Eigenvectors of their covariance, with shape (p, p).
         values: Its eigenvalues, with shape (p,).
         contrasts: Contrasts of the copies along the eigenvectors, with shape (H + 1, p).
+        rows: The number of rows of both classes that were fitted.
         penalties: The penalties, relative to the mean eigenvalue.
     """
 
@@ -126,47 +106,63 @@ class Surface:
     axes: Tensor
     values: Tensor
     contrasts: Tensor
+    rows: int
     penalties: tuple[float, ...]
 
-    def views(self, theta: Tensor, x: Tensor) -> Iterator[Tensor]:
-        """Least-squares fits (o, H + 1, s) of class-1 probabilities for each penalty."""
-        parts = [self._along(theta[i : i + 1], x[i : i + 1]) for i in range(len(theta))]
-        along = torch.cat(parts)
-        for penalty in self.penalties:
-            shrunk = self.values + penalty * self.values.mean()
-            weights = 0.25 * self.contrasts / shrunk
-            yield 0.5 + weights @ along.mT
-
-    def _along(self, theta: Tensor, x: Tensor) -> Tensor:
+    def along(self, theta: Tensor, x: Tensor) -> Tensor:
         """Features along the eigenvectors, less their mean over draws, with shape (o, s, p)."""
-        features = self.feature.at(x)(theta)
+        features = self.feature(theta, x)
         return (features - features.mean(1, keepdim=True)) @ self.axes
+
+    def weights(self, penalty: float) -> Tensor:
+        """Weights (H + 1, p) along the eigenvectors."""
+        return 0.25 * self.contrasts / (self.values + penalty * self.values.mean())
+
+    def risks(self, penalty: float) -> Tensor:
+        r"""Estimated risks (H + 1,) of all copies, in the manner of Mallows.
+
+        The squared error of the fit to labels of variance 1/4, less a constant, with the optimism
+        of having been fitted to them added: :math:`w^T G w - \delta^T w / 2 + \nu / 2 N` for
+        :math:`\nu` effective parameters and N rows.
+        """
+        weights = self.weights(penalty)
+        error = (weights.square() * self.values - 0.5 * weights * self.contrasts).sum(1)
+        parameters = (self.values / (self.values + penalty * self.values.mean())).sum()
+        return error + 0.5 * parameters / self.rows
 
 
 @dataclass(frozen=True, eq=False)
 class Surfaces:
-    """Fits of several banks.
+    """Fits of several banks and penalties, each of which is a view of the same data.
 
     Args:
-        surfaces: The fits of each.
+        surfaces: The fits of each bank.
     """
 
     surfaces: tuple[Surface, ...]
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Class-1 probabilities (o, H + 1, s), the mean of all views."""
-        found = list(self.views(theta, x))
-        return torch.stack(found).mean(0).clamp_(0, 1).to(theta)
+        """Class-1 probabilities (o, H + 1, s), for each copy from the view of the least risk."""
+        pairs = [(surface, penalty) for surface in self.surfaces for penalty in surface.penalties]
+        best = torch.stack([surface.risks(penalty) for surface, penalty in pairs]).argmin(0)
+        found = theta.new_empty(len(theta), len(best), theta.shape[1])
+        for i, (surface, penalty) in enumerate(pairs):
+            chosen = (best == i).nonzero().flatten()
+            if len(chosen):
+                fits = surface.weights(penalty)[chosen] @ surface.along(theta, x).mT
+                found[:, chosen] = (0.5 + fits).to(found)
+        return found.clamp_(0, 1)
 
     def views(self, theta: Tensor, x: Tensor) -> Iterator[Tensor]:
         """Least-squares fits (o, H + 1, s) of every bank and penalty, not cut to [0, 1]."""
         for surface in self.surfaces:
-            yield from surface.views(theta, x)
+            along = surface.along(theta, x)
+            for penalty in surface.penalties:
+                yield 0.5 + surface.weights(penalty) @ along.mT
 
 
-def _surface(
-    feature: Feature, covariance: Tensor, contrasts: Tensor, penalties: tuple[float, ...]
-) -> Surface:
+def _surface(feature: Feature, sums: Sums, penalties: tuple[float, ...]) -> Surface:
+    covariance, contrasts, rows = sums
     if not (covariance.isfinite().all() and contrasts.isfinite().all()):
         raise ValueError(
             "features: expected finite features; got NaN or infinity. Look for outliers in theta "
@@ -180,5 +176,14 @@ def _surface(
             "features: expected some that vary over the calibration; got constants only. Is theta "
             "constant?"
         )
-    along = contrasts @ axes
-    return Surface(feature, axes.float(), values.float(), along.float(), penalties)
+    along = (contrasts @ axes).float()
+    return Surface(feature, axes.float(), values.float(), along, rows, penalties)
+
+
+def _default(copies: Copies, scaling: Scaling) -> tuple[Bank, ...]:
+    frames: list[Frame] = [Pooled()]
+    if copies.base is None:
+        frames.append(Conditional())
+        if copies.odds >= len(scaling.location) + 2:
+            frames.append(Within(Whitened()))
+    return tuple(Joint(bandwidth=width, frame=frame) for frame in frames for width in BANDWIDTHS)

@@ -44,8 +44,8 @@ def lc2st(
     Args:
         calibration: Pairs of the joint with draws of q, or latents.
         classifier: The classifier; an :class:`assay.MLP` by default.
-        null: How null copies are made; by default :class:`assay.Exchange` in parameter space and
-            :class:`assay.KnownBase` in latent space.
+        null: How null copies are made; by default what the classifier is made for, or else
+            :class:`assay.Exchange` for parameters and :class:`assay.KnownBase` for latents.
         statistic: A function of class probabilities, see :mod:`assay.statistics`.
         seed: An int or a generator. The same seed gives the same test.
 
@@ -63,10 +63,11 @@ def lc2st(
         True
     """
     check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
-    if null is None:
-        null = Exchange() if calibration.base is None else KnownBase()
     classifier = MLP() if classifier is None else classifier
     check_kind("classifier", classifier, "a classifier such as MLP()", "fit")
+    if null is None:
+        default = Exchange() if calibration.base is None else KnownBase()
+        null = getattr(classifier, "null", default)
     check_kind("null", null, "a null such as Exchange(99)", "train", "n")
     if not callable(statistic):
         raise TypeError(f"statistic: expected a function such as mse0; got {statistic!r}.")
@@ -121,26 +122,25 @@ class LC2ST:
 
     def _scored(self, observed: Observed) -> tuple[np.ndarray, np.ndarray]:
         """Statistics (o, H + 1) and probabilities (o, H + 1, s)."""
-        found, total = [], np.zeros(())
-        for scores in views(self.scores, observed.draws, observed.place.features):
-            probabilities = self._probabilities(scores.cpu().numpy(), observed)
-            found.append(self._statistics(probabilities))
-            total = total + probabilities if len(found) > 1 else probabilities
-        return combined(np.stack(found)), np.clip(total / np.float32(len(found)), 0, 1)
+        at = observed.draws, observed.place.features
+        probabilities = self._checked(self.scores(*at).cpu().numpy(), observed)
+        if not ((probabilities >= 0) & (probabilities <= 1)).all():
+            raise ValueError(
+                "classifier: expected probabilities between 0 and 1; got "
+                f"{np.min(probabilities)} to {np.max(probabilities)}."
+            )
+        if not hasattr(self.scores, "views"):
+            return self._statistics(probabilities), probabilities
+        each = (self._checked(view.cpu().numpy(), observed) for view in views(self.scores, *at))
+        return combined(np.stack([self._statistics(view) for view in each])), probabilities
 
-    def _probabilities(self, scores: np.ndarray, observed: Observed) -> np.ndarray:
-        """Probabilities (o, H + 1, s), which a classifier of whatever origin must give."""
+    def _checked(self, scores: np.ndarray, observed: Observed) -> np.ndarray:
+        """Scores (o, H + 1, s), which a classifier of whatever origin must give."""
         o, s, _ = observed.draws.shape
         if scores.shape != (o, self.null.n + 1, s):
             raise ValueError(
                 "classifier: expected scores that give probabilities with shape "
                 f"{(o, self.null.n + 1, s)}; got {scores.shape}."
-            )
-        several = hasattr(self.scores, "views")
-        if not (np.isfinite(scores).all() if several else ((scores >= 0) & (scores <= 1)).all()):
-            raise ValueError(
-                "classifier: expected probabilities between 0 and 1; got "
-                f"{np.min(scores)} to {np.max(scores)}."
             )
         return scores
 

@@ -40,11 +40,17 @@ from ..randomness import Seed, seed_of
 from ..results import MomentResult, MomentTable
 from ..samples import Calibration, Draws, Place
 from ..version import versions
+from ..workers import spread_over
 
 __all__ = ["Moments", "moments"]
 
 # Latents beyond this are moved to it: the cube of a wild one would drown all others.
 FARTHEST = 8.0
+# Rows that are summed over at a time, so that a million of them need little memory.
+STEP = 2**14
+
+# Features (rows, p) of a bank, for the i-th step of rows.
+Step = Callable[[int, int], Tensor]
 
 
 def moments(
@@ -94,6 +100,11 @@ def moments(
             )
     if null is None:
         null = KnownBase() if latent else Exchange()
+    if latent != isinstance(null, KnownBase):
+        raise ValueError(
+            f"null: expected {'KnownBase(n) for latents' if latent else 'Exchange(n) for draws'}; "
+            f"got {null!r}."
+        )
     calibration = calibration.sorted()
     coordinates = coordinates or Whitened()
     if not latent:
@@ -191,14 +202,22 @@ class Moments:
         """Squared lengths (h, o, c, b) of the weighted sums of each bank, for some copies."""
         near = (weights != 0).any(1).any(0).nonzero().flatten()
         table = weights[..., near].flatten(0, 1)
-        truths = self._source.features(self.banks, near)
-        lengths = []
-        copies = range(self.null.n + 1)[which]
-        for h in tqdm(copies, desc="nulls", disable=True if len(copies) < 2000 else None):
-            sums = [table @ features for features in truths(h)]
-            lengths.append(torch.stack([total.square().sum(1) for total in sums], 1))
-        shape = len(lengths), *weights.shape[:2], len(self.banks)
-        return torch.stack(lengths).reshape(shape).double().cpu().numpy()
+        features = self._source.features(self.banks, near)
+
+        def squares(h: int) -> Tensor:
+            """Squared lengths (o c, b) of copy h."""
+            truths, parts = features(h), table.split(STEP, 1)
+            sums = [sum(part @ truths(bank, i) for i, part in enumerate(parts)) for bank in banks]
+            return torch.stack([total.square().sum(1) for total in sums], 1)
+
+        banks, copies = range(len(self.banks)), range(self.null.n + 1)[which]
+        workers = torch.get_num_threads() if weights.device.type == "cpu" else 1
+        silent = True if len(copies) < 2000 else None
+        with spread_over(workers if len(copies) > 1 else 1) as apply:
+            done = tqdm(apply(squares, copies), "nulls", total=len(copies), disable=silent)
+            lengths = torch.stack(list(done))
+        shape = len(copies), *weights.shape[:2], len(self.banks)
+        return lengths.reshape(shape).double().cpu().numpy()
 
     def _surprises(self, weights: Tensor, which: slice) -> np.ndarray:
         """Surprises (h, o, c) of some copies."""
@@ -256,13 +275,13 @@ class _Latents:
         """What is standard normal if q is right, with shape (n, m)."""
         return self.calibration.theta
 
-    def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], list[Tensor]]:
-        """Features (rows, p) of each bank for the truths of copy h."""
+    def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], Step]:
+        """Features (rows, p) for the truths of copy h."""
         copies = self.null.copies(self.calibration, self.seed)
 
-        def of(h: int) -> list[Tensor]:
-            z = copies[h : h + 1].redrawn[0, near].clamp(-FARTHEST, FARTHEST)
-            return [bank(z) for bank in banks]
+        def of(h: int) -> Step:
+            z = copies[h : h + 1].redrawn[0, near].clamp(-FARTHEST, FARTHEST).split(STEP)
+            return lambda bank, i: banks[bank](z[i])
 
         return of
 
@@ -300,15 +319,20 @@ class _Sets:
         residuals: Tensor = (self.calibration.theta - theta_q.mean(1)) / scale / inflation**0.5
         return residuals
 
-    def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], list[Tensor]]:
-        """Features (rows, p) of each bank for the truths of copy h, centred within sets."""
-        centred = self._centred(banks, near)
+    def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], Step]:
+        """Features (rows, p) for the truths of copy h, centred within sets."""
+        centred = [features.split(STEP) for features in self._centred(banks, near)]
         copies = self.null.copies(self.calibration, self.seed)
-        rows = torch.arange(len(near), device=near.device)
 
-        def of(h: int) -> list[Tensor]:
-            truth = copies.relabelled(h).to(near.device)[near].long().argmax(1)
-            return [features[rows, truth] for features in centred]
+        def of(h: int) -> Step:
+            truths = copies.relabelled(h).to(near.device)[near].long().argmax(1).split(STEP)
+
+            def features(bank: int, i: int) -> Tensor:
+                rows = torch.arange(len(truths[i]), device=near.device)
+                found: Tensor = centred[bank][i][rows, truths[i]]
+                return found
+
+            return features
 
         return of
 
@@ -367,7 +391,8 @@ def _table(weights: Tensor, z: Tensor, square: Tensor, *, correlated: bool) -> M
         "dispersion_null": (2 * size).rsqrt().expand_as(mean),
     }
     if correlated:
-        products = torch.einsum("ocn,ni,nj->ocij", shares, z, z)
+        products = shares @ (z[:, :, None] * z[:, None]).flatten(1)
+        products = products.unflatten(2, (z.shape[1], z.shape[1]))
         centred = products - mean[..., :, None] * mean[..., None, :]
         found["correlation"] = centred * dispersion[..., :, None] * dispersion[..., None, :]
         found["correlation_null"] = size.rsqrt()[..., None]

@@ -1,0 +1,243 @@
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+import assay
+from assay import MLP, Exchange, FreePermutation, KnownBase, Ridge, lc2st
+from assay.classifiers.features import Hermite
+from assay.classifiers.frames import Known
+from assay.classifiers.maps import Joint, Product
+from assay.copies import views
+
+X_O = torch.tensor([0.5, -0.5])
+SMALL = Ridge(Joint(32), penalties=0.01)
+
+
+def run(posterior, space, n=1000, classifier=None, nulls=99, seed=0, k=1):
+    if space == "parameters":
+        test = lc2st(
+            posterior.calibration(n, k, seed), classifier or Ridge(), Exchange(nulls), seed=seed
+        )
+        return test(posterior.draws(X_O, seed=seed))
+    test = lc2st(posterior.latents(n, seed), classifier or Ridge(), Exchange(nulls), seed=seed)
+    return test(assay.Draws(X_O))
+
+
+SPACES = ["parameters", "latents"]
+
+
+@pytest.mark.parametrize("space", SPACES)
+class TestTriple:
+    """An exact, a conservative and an overconfident posterior, and the direction of the error."""
+
+    def test_exact(self, gaussian, space):
+        assert run(gaussian(), space).pvalue > 0.05
+
+    def test_conservative(self, gaussian, space):
+        result = run(gaussian(width=1.5), space)
+        assert result.pvalue == 0.01
+        assert self.correlation(result, space) < -0.7
+
+    def test_overconfident(self, gaussian, space):
+        result = run(gaussian(width=0.6), space)
+        assert result.pvalue == 0.01
+        assert self.correlation(result, space) > 0.7
+
+    def correlation(self, result, space):
+        centre = X_O.numpy() / 2 if space == "parameters" else 0
+        radius = np.linalg.norm(result.draws - centre, axis=1)
+        return scipy.stats.spearmanr(radius, result.probabilities).statistic
+
+
+def test_the_same_as_least_squares_by_hand(gaussian):
+    """One copy at a time, by the normal equations of all rows."""
+    calibration = gaussian(shift=0.5).calibration(300).sorted()
+    copies = Exchange(1).copies(calibration, seed=0)
+    scores = SMALL.fit(copies, seed=0)
+    (surface,) = scores.surfaces
+    x_o, theta = (
+        calibration.x[:3],
+        calibration.theta_q[:3].expand(-1, 5, -1) + torch.arange(5.0)[:, None],
+    )
+    (found,) = views(scores, theta, x_o)
+    tables = surface.feature(copies.members, copies.x)
+    rows = (tables - tables.mean((0, 1))).flatten(0, 1).double()
+    # Labels are fitted within sets: what both members of a set share tells nothing.
+    centred = (tables - tables.mean(1, keepdim=True)).flatten(0, 1).double()
+    penalty = 0.01 * rows.square().sum(1).mean() / 32 * len(rows)
+    for h in range(2):
+        labels = copies.labels[h].flatten().double() - 0.5
+        sums = centred.T @ labels
+        weights = torch.linalg.solve(rows.T @ rows + penalty * torch.eye(32), sums).float()
+        features = surface.feature(theta, x_o)
+        expected = 0.5 + (features - features.mean(1, keepdim=True)) @ weights
+        torch.testing.assert_close(found[:, h], expected, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_against_the_bayes_classifier(gaussian, space):
+    posterior = gaussian(width=1.2, shift=0.2)
+    result = run(posterior, space, n=20_000, nulls=1)
+    theta = torch.tensor(result.draws)
+    theta = theta if space == "parameters" else X_O / 2 + posterior.shift + posterior.scale * theta
+    bayes = posterior.bayes(theta, X_O).numpy()
+    assert np.corrcoef(result.probabilities, bayes)[0, 1] > 0.9
+    assert np.abs(result.probabilities - bayes).mean() < 0.05
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_level(gaussian, space):
+    """400 repetitions; limits hold 99.9 % of the time each."""
+    small = Ridge((Joint(16), Product(Hermite(1), n=2)), penalties=(0.01, 0.1))
+    p = [float(run(gaussian(), space, 100, small, 19, seed=s).pvalue) for s in range(400)]
+    for level in (0.05, 0.1, 0.2):
+        low, high = scipy.stats.binom.interval(0.999, 400, level)
+        assert low <= np.sum(np.array(p) <= level + 1e-9) <= high
+
+
+def test_more_draws_at_each_x_see_more(gaussian):
+    def found(k):
+        return run(gaussian(shift=0.15), "parameters", 500, nulls=199, k=k)
+
+    def score(result):
+        return (result.statistic - result.null.mean()) / result.null.std()
+
+    assert score(found(16)) > score(found(1))
+
+
+@pytest.mark.parametrize(("k", "banks"), [(1, 6), (4, 9), (None, 3)])
+def test_default_banks(gaussian, k, banks):
+    calibration = gaussian().latents(50) if k is None else gaussian().calibration(50, k)
+    assert len(lc2st(calibration, Ridge(), Exchange(1)).scores.surfaces) == banks
+
+
+def test_every_bank_and_penalty_is_a_view(gaussian):
+    posterior = gaussian(shift=1.0)
+    test = lc2st(posterior.calibration(500), Ridge(), Exchange(49))
+    observed = test.calibration.observe(posterior.draws(X_O))
+    at = observed.draws, observed.place.features
+    assert [view.shape for view in views(test.scores, *at)] == [(1, 50, 500)] * 18
+
+
+def test_the_view_that_is_shown_is_chosen_for_each_copy_on_its_own(gaussian):
+    """The data show an error, so a view with little shrinkage; most nulls show next to nothing."""
+    result = run(gaussian(width=1.5), "parameters", nulls=49)
+    assert result.probabilities.std() > 3 * result.null_probabilities.std(1).mean()
+
+
+def test_a_single_view_keeps_the_statistic_of_the_paper(gaussian):
+    result = run(gaussian(shift=0.3), "parameters", classifier=SMALL)
+    expected = np.mean((result.probabilities - 0.5) ** 2)
+    assert result.statistic == pytest.approx(expected, rel=1e-3)
+
+
+def test_quantities_that_people_know(gaussian):
+    """With log q alone, a q that is too wide is seen."""
+
+    def log_q(theta, x):
+        return -(theta - x[:, None] / 2).square().sum(2)
+
+    banks = tuple(Product(Hermite(order), n=8, frame=Known(log_q)) for order in (1, 2))
+    result = run(gaussian(width=1.3), "parameters", 2000, Ridge(banks))
+    assert result.pvalue == 0.01
+
+
+def test_free_permutation(gaussian):
+    calibration = gaussian(shift=1.0).calibration(1000)
+    result = lc2st(calibration, Ridge(), FreePermutation(99))(gaussian(shift=1.0).draws(X_O))
+    assert result.pvalue == 0.01
+
+
+def test_the_order_of_rows_does_not_matter(gaussian):
+    calibration = gaussian(shift=0.2).calibration(200)
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(1))
+    draws = gaussian(shift=0.2).draws(X_O)
+    first, second = (
+        lc2st(c, SMALL, Exchange(19))(draws) for c in (calibration, calibration.subset(order))
+    )
+    np.testing.assert_array_equal(first.null, second.null)
+
+
+def test_it_refuses_copies_that_share_nothing(gaussian):
+    with pytest.raises(ValueError, match=r"null: expected Exchange\(n\).*closed form"):
+        lc2st(gaussian().latents(50), Ridge(), KnownBase(9))
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_its_own_null_is_the_default(gaussian, space):
+    posterior = gaussian()
+    calibration = posterior.calibration(50) if space == "parameters" else posterior.latents(50)
+    assert lc2st(calibration, SMALL).null == Exchange(999)
+
+
+def test_another_base(gaussian):
+    """Class 0 need not be normal."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2000, 1, generator=generator)
+    base = torch.distributions.Independent(
+        torch.distributions.Uniform(torch.zeros(2), torch.ones(2)), 1
+    )
+    right = torch.rand(2000, 2, generator=generator)
+    for z, wrong in ((right, False), (right**1.3, True)):
+        calibration = assay.Calibration.from_base(z, x, base)
+        result = lc2st(calibration, Ridge(), Exchange(99))(assay.Draws(torch.zeros(1)))
+        assert (result.pvalue <= 0.02) == wrong
+
+
+def test_singular_covariances(gaussian):
+    """Twice the same parameter, and more features than rows: the penalty takes care of both."""
+    theta, x, theta_q = (
+        getattr(gaussian().calibration(100), k) for k in ("theta", "x", "theta_q")
+    )
+    twice = assay.Calibration(theta[:, [0, 0]], x, theta_q[:, :, [0, 0]])
+    draws = gaussian().draws(X_O).theta[:, [0, 0]]
+    result = lc2st(twice, Ridge(), Exchange(99))(assay.Draws(X_O, draws))
+    assert np.isfinite(result.statistic)
+    assert 0.05 < result.pvalue < 1
+
+
+def test_an_x_that_tells_nothing(gaussian):
+    calibration = gaussian(shift=1.0).calibration(500)
+    blind = assay.Calibration(calibration.theta, torch.ones(500, 2), calibration.theta_q)
+    result = lc2st(blind, Ridge(), Exchange(99))(
+        assay.Draws(torch.ones(2), calibration.theta_q[:, 0])
+    )
+    assert result.pvalue == 0.01
+
+
+def test_constant_features(gaussian):
+    calibration = gaussian().calibration(50)
+    bank = Product(Hermite(1), n=0, frame=Known(lambda theta, x: 0 * theta))
+    with pytest.raises(ValueError, match="features: expected some that vary"):
+        lc2st(calibration, Ridge(bank), Exchange(9))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ({"features": ()}, ValueError),
+        ({"features": MLP}, TypeError),
+        ({"penalties": ()}, ValueError),
+        ({"penalties": 0.0}, ValueError),
+        ({"penalties": (0.1, -1.0)}, ValueError),
+        ({"penalties": "much"}, TypeError),
+    ],
+)
+def test_settings_that_mean_nothing(settings, error):
+    with pytest.raises(error, match=next(iter(settings))):
+        Ridge(**settings)
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_a_test_can_be_saved(gaussian, space, tmp_path):
+    posterior = gaussian(shift=0.3)
+    calibration = (
+        posterior.calibration(200, k=5) if space == "parameters" else posterior.latents(200)
+    )
+    test = lc2st(calibration, Ridge(), Exchange(19))
+    assay.save(test, tmp_path / "test.npz")
+    again = assay.load(tmp_path / "test.npz")
+    draws = posterior.draws(X_O) if space == "parameters" else assay.Draws(X_O)
+    np.testing.assert_array_equal(test(draws).null, again(draws).null)
+    assert again.classifier == test.classifier

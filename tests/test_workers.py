@@ -1,0 +1,21 @@
+import pytest
+import torch
+
+from assay.workers import spread_over
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_order_is_kept_and_threads_are_given_back(workers):
+    before = torch.get_num_threads()
+    with spread_over(workers) as apply:
+        inside = torch.get_num_threads()
+        assert list(apply(lambda i: i**2, range(50))) == [i**2 for i in range(50)]
+    assert torch.get_num_threads() == before
+    assert inside == (before if workers == 1 else 1)
+
+
+def test_an_error_comes_through_and_threads_are_given_back():
+    before = torch.get_num_threads()
+    with pytest.raises(ZeroDivisionError), spread_over(2) as apply:
+        list(apply(lambda i: 1 / i, [1, 0, 2]))
+    assert torch.get_num_threads() == before
