@@ -32,7 +32,9 @@ test-gpu: install
 
 bench: install
 	$(BIN)/python benchmarks/speed_lc2st.py
+	$(BIN)/python benchmarks/speed_closed_form.py
 	$(BIN)/python benchmarks/level.py
+	$(BIN)/python benchmarks/level_closed_form.py
 	$(BIN)/python benchmarks/power_paper_samples.py
 
 clean:

@@ -27,29 +27,6 @@ def run(posterior, space, n=1000, classifier=None, nulls=99, seed=0, k=1):
 SPACES = ["parameters", "latents"]
 
 
-@pytest.mark.parametrize("space", SPACES)
-class TestTriple:
-    """An exact, a conservative and an overconfident posterior, and the direction of the error."""
-
-    def test_exact(self, gaussian, space):
-        assert run(gaussian(), space).pvalue > 0.05
-
-    def test_conservative(self, gaussian, space):
-        result = run(gaussian(width=1.5), space)
-        assert result.pvalue == 0.01
-        assert self.correlation(result, space) < -0.7
-
-    def test_overconfident(self, gaussian, space):
-        result = run(gaussian(width=0.6), space)
-        assert result.pvalue == 0.01
-        assert self.correlation(result, space) > 0.7
-
-    def correlation(self, result, space):
-        centre = X_O.numpy() / 2 if space == "parameters" else 0
-        radius = np.linalg.norm(result.draws - centre, axis=1)
-        return scipy.stats.spearmanr(radius, result.probabilities).statistic
-
-
 def test_the_same_as_least_squares_by_hand(gaussian):
     """One copy at a time, by the normal equations of all rows."""
     calibration = gaussian(shift=0.5).calibration(300).sorted()

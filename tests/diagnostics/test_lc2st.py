@@ -4,7 +4,7 @@ import scipy.stats
 import torch
 
 import assay
-from assay import MLP, Exchange, FreePermutation, KnownBase, lc2st
+from assay import MLP, Exchange, FreePermutation, KnownBase, Ridge, lc2st
 from assay.copies import Relabelled
 from assay.statistics import acc0, logit_variance, max0, mse0
 
@@ -13,31 +13,33 @@ SMALL = MLP((16, 16), epochs=10, batch=64)
 TINY = MLP((8,), epochs=2, batch=32)
 
 
-def fitted(posterior, space, n=1000, **settings):
+def fitted(posterior, space, n=1000, classifier=SMALL, **settings):
     calibration = posterior.calibration(n) if space == "parameters" else posterior.latents(n)
-    null = Exchange(99) if space == "parameters" else KnownBase(99)
+    exchange = space == "parameters" or classifier == Ridge()
+    null = Exchange(99) if exchange else KnownBase(99)
     draws = posterior.draws(X_O) if space == "parameters" else assay.Draws(X_O)
-    return lc2st(calibration, SMALL, null, **settings)(draws)
+    return lc2st(calibration, classifier, null, **settings)(draws)
 
 
 SPACES = ["parameters", "latents"]
 
 
+@pytest.mark.parametrize("classifier", [SMALL, Ridge()], ids=["MLP", "Ridge"])
 @pytest.mark.parametrize("space", SPACES)
 class TestTriple:
     """An exact, a conservative and an overconfident posterior, and the direction of the error."""
 
-    def test_exact(self, gaussian, space):
-        assert fitted(gaussian(), space).pvalue > 0.05
+    def test_exact(self, gaussian, space, classifier):
+        assert fitted(gaussian(), space, classifier=classifier).pvalue > 0.05
 
-    def test_conservative(self, gaussian, space):
-        result = fitted(gaussian(width=1.5), space)
+    def test_conservative(self, gaussian, space, classifier):
+        result = fitted(gaussian(width=1.5), space, classifier=classifier)
         assert result.pvalue == 0.01
         # q is too wide: its outer draws are less likely to be true.
         assert self.correlation(result, space) < -0.7
 
-    def test_overconfident(self, gaussian, space):
-        result = fitted(gaussian(width=0.6), space)
+    def test_overconfident(self, gaussian, space, classifier):
+        result = fitted(gaussian(width=0.6), space, classifier=classifier)
         assert result.pvalue == 0.01
         # q is too narrow: its outer draws are more likely to be true.
         assert self.correlation(result, space) > 0.7
