@@ -22,7 +22,7 @@ from .io import save
 from .randomness import isolated, stream
 from .results import LocalResult
 from .samples import Calibration, Draws
-from .tasks import two_moons
+from .tasks.two_moons import TwoMoons
 
 __all__ = ["Demo", "demo"]
 
@@ -91,8 +91,8 @@ def demo(epochs: int = 30, simulations: int = 50_000, seed: int = 0) -> Demo:
     """
     flow = ZukoFlow(_train(epochs, simulations, seed))
     generator = stream(seed, "calibration")
-    theta = two_moons.prior(PAIRS, generator)
-    x = two_moons.simulate(theta, generator)
+    task = TwoMoons()
+    theta, x = task.joint(PAIRS, generator)
     calibration = Calibration(theta, x, _sample(flow, x, 1, generator))
     x_o = torch.tensor(list(OBSERVATIONS.values()))
     theta_o = _sample(flow, x_o, DRAWS, generator)
@@ -103,7 +103,9 @@ def demo(epochs: int = 30, simulations: int = 50_000, seed: int = 0) -> Demo:
         space: {name: test(there) for name, there in draws.items()}
         for space, test in tests.items()
     }
-    exact = {n: two_moons.posterior(x, 10_000, generator) for n, x in zip(draws, x_o, strict=True)}
+    exact = {
+        n: task.posterior(x, 10_000, generator).theta for n, x in zip(draws, x_o, strict=True)
+    }
     lost = {name: float((theta[:, 0] >= SEEN).double().mean()) for name, theta in exact.items()}
     return Demo(results, lost)
 
@@ -111,9 +113,9 @@ def demo(epochs: int = 30, simulations: int = 50_000, seed: int = 0) -> Demo:
 def _train(epochs: int, simulations: int, seed: int) -> zuko.flows.NSF:
     """Trains a neural spline flow on the part of the prior that it is shown."""
     generator = stream(seed, "training")
-    theta = two_moons.prior(2 * simulations, generator)
+    theta = TwoMoons().prior.sample(2 * simulations, generator)
     theta = theta[theta[:, 0] < SEEN][:simulations]
-    x = two_moons.simulate(theta, generator)
+    x = TwoMoons().simulate(theta, generator)
     batch = min(BATCH, len(x))
     batches = len(x) // batch
     with isolated(generator):

@@ -16,39 +16,62 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["posterior", "prior", "simulate"]
+from .priors import Box
+from .task import Exact, Task
+
+__all__ = ["TwoMoons"]
+
+RADIUS, WIDTH, CENTRE = 0.1, 0.01, 0.25
 
 
-def prior(n: int, generator: torch.Generator) -> Tensor:
-    """Returns n draws of the prior, with shape (n, 2)."""
-    return 2 * torch.rand(n, 2, generator=generator) - 1
+class TwoMoons(Task):
+    """Two parameters, two observed numbers, two crescents."""
 
+    name = "two_moons"
+    parameters = ("theta_1", "theta_2")
+    d = 2
 
-def simulate(theta: Tensor, generator: torch.Generator) -> Tensor:
-    """Simulates one observation, with shape (2,), for each row of theta (n, 2)."""
-    total, difference = theta.sum(1), theta[:, 1] - theta[:, 0]
-    moved = torch.stack([-total.abs(), difference], 1) / math.sqrt(2)
-    return _crescent(len(theta), generator) + moved
+    @property
+    def prior(self) -> Box:
+        """Uniform on the square."""
+        return Box((-1.0, -1.0), (1.0, 1.0))
 
+    def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
+        total, difference = theta.sum(1), theta[:, 1] - theta[:, 0]
+        moved = torch.stack([-total.abs(), difference], 1) / math.sqrt(2)
+        return _crescent(len(theta), generator).to(theta) + moved
 
-def posterior(x: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """Returns n exact draws of the posterior at one observation x, with shape (n, 2).
+    def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
+        """Draws the crescent, maps it back to either moon, and rejects what the prior excludes.
 
-    The map from parameters to the crescent's points is a reflection and a rotation, which keep
-    areas: so draw the crescent, map it back to either moon, and reject what the prior excludes.
-    """
-    accepted = torch.empty(0, 2)
-    for _ in range(1000):
-        across, along = (_crescent(2 * n, generator) - x).unbind(1)
-        sign = 2 * torch.randint(2, (2 * n,), generator=generator) - 1
-        theta = torch.stack([sign * across + along, sign * across - along], 1) / math.sqrt(2)
-        accepted = torch.cat([accepted, theta[(across >= 0) & (theta.abs() <= 1).all(1)]])
-        if len(accepted) >= n:
-            return accepted[:n]
-    raise ValueError(f"x: expected an observation that the prior can produce; got {x.tolist()}.")
+        The map from parameters to the crescent's points is a reflection and a rotation, which keep
+        areas.
+        """
+        found, proposed, accepted = [], 0, 0
+        for _ in range(1000):
+            across, along = (_crescent(2 * n, generator).double() - x).unbind(1)
+            sign = 2 * torch.randint(2, (2 * n,), generator=generator) - 1
+            theta = torch.stack([sign * across + along, sign * across - along], 1) / math.sqrt(2)
+            found.append(theta[(across >= 0) & (theta.abs() <= 1).all(1)])
+            proposed, accepted = proposed + 2 * n, accepted + len(found[-1])
+            if accepted >= n:
+                return Exact(torch.cat(found)[:n], accepted / proposed)
+        raise ValueError(
+            f"x: expected an observation that the prior can produce; got {x.tolist()}."
+        )
+
+    def _log_likelihood(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The density of the crescent at its points, with 1 / (pi r) for its polar coordinates."""
+        across = theta.sum(1).abs() / math.sqrt(2)
+        along = (theta[:, 1] - theta[:, 0]) / math.sqrt(2)
+        u, v = x[:, 0] + across - CENTRE, x[:, 1] - along
+        radius = torch.hypot(u, v)
+        density = -0.5 * ((radius - RADIUS) / WIDTH) ** 2 - (math.pi * radius).log()
+        density = density - math.log(WIDTH * math.sqrt(2 * math.pi))
+        return torch.where(u > 0, density, -torch.inf)
 
 
 def _crescent(n: int, generator: torch.Generator) -> Tensor:
     angle = math.pi * (torch.rand(n, generator=generator) - 0.5)
-    radius = 0.1 + 0.01 * torch.randn(n, generator=generator)
-    return torch.stack([radius * angle.cos() + 0.25, radius * angle.sin()], 1)
+    radius = RADIUS + WIDTH * torch.randn(n, generator=generator)
+    return torch.stack([radius * angle.cos() + CENTRE, radius * angle.sin()], 1)

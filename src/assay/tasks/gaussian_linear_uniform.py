@@ -1,0 +1,50 @@
+r"""Gaussian Linear Uniform: ten parameters seen through noise, in a box.
+
+.. math:: \theta \sim U[-1, 1]^{10}, \qquad x \sim N(\theta, 0.1\, I).
+
+Reference: Lueckmann et al. 2021, *Benchmarking simulation-based inference*.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from .priors import Box
+from .task import Exact, Task
+from .truncated import log_mass, truncated_normal
+
+__all__ = ["GaussianLinearUniform"]
+
+M = 10
+WIDTH = math.sqrt(0.1)
+
+
+class GaussianLinearUniform(Task):
+    """Ten parameters, each observed once; the posterior is a product of truncated normals."""
+
+    name = "gaussian_linear_uniform"
+    parameters = tuple(f"theta_{j}" for j in range(1, M + 1))
+    d = M
+
+    @property
+    def prior(self) -> Box:
+        """Uniform on the box."""
+        return Box((-1.0,) * M, (1.0,) * M)
+
+    def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
+        return theta + WIDTH * torch.randn(theta.shape, generator=generator).to(theta)
+
+    def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
+        low, high = (((edge - x) / WIDTH).expand(n, -1) for edge in (-1.0, 1.0))
+        return Exact(x + WIDTH * truncated_normal(low, high, generator))
+
+    def _log_likelihood(self, theta: Tensor, x: Tensor) -> Tensor:
+        scaled = ((x - theta) / WIDTH).square().sum(1)
+        return -0.5 * scaled - M * math.log(WIDTH * math.sqrt(2 * math.pi))
+
+    def log_evidence(self, x: Tensor) -> Tensor:
+        """The logarithm of p(x) at one observation (d,)."""
+        x = x.double()
+        masses = log_mass((-1 - x) / WIDTH, (1 - x) / WIDTH).sum()
+        return masses - M * math.log(2)

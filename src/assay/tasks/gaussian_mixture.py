@@ -1,0 +1,65 @@
+r"""Gaussian Mixture: two components of the same mean and very different widths.
+
+.. math:: \theta \sim U[-10, 10]^2, \qquad
+    x \sim \tfrac12 N(\theta, I) + \tfrac12 N(\theta, 0.01\, I),
+
+with a component for every single observation.
+
+Reference: Lueckmann et al. 2021, *Benchmarking simulation-based inference*.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from .priors import Box
+from .task import Exact, Task
+from .truncated import log_mass, truncated_normal
+
+__all__ = ["GaussianMixture"]
+
+EDGE = 10.0
+WIDTHS = (1.0, 0.1)
+
+
+class GaussianMixture(Task):
+    """Two parameters, observed once with noise that is wide or narrow."""
+
+    name = "gaussian_mixture"
+    parameters = ("theta_1", "theta_2")
+    d = 2
+
+    @property
+    def prior(self) -> Box:
+        """Uniform on the square."""
+        return Box((-EDGE, -EDGE), (EDGE, EDGE))
+
+    def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
+        component = torch.randint(2, (len(theta), 1), generator=generator)
+        noise = torch.randn(len(theta), 2, generator=generator)
+        return theta + (torch.tensor(WIDTHS)[component] * noise).to(theta)
+
+    def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
+        """A mixture of truncated normals, whose weights are the masses inside the square."""
+        widths = torch.tensor(WIDTHS, dtype=torch.float64)[:, None]
+        low, high = (-EDGE - x) / widths, (EDGE - x) / widths
+        weights = log_mass(low, high).sum(1).softmax(0)
+        component = torch.multinomial(weights, n, replacement=True, generator=generator)
+        noise = truncated_normal(low[component], high[component], generator)
+        return Exact(x + widths[component] * noise)
+
+    def _log_likelihood(self, theta: Tensor, x: Tensor) -> Tensor:
+        square = (x - theta).square().sum(1)
+        parts = [
+            -0.5 * square / width**2 - math.log(2 * math.pi * width**2) - math.log(2)
+            for width in WIDTHS
+        ]
+        return torch.logsumexp(torch.stack(parts), 0)
+
+    def log_evidence(self, x: Tensor) -> Tensor:
+        """The logarithm of p(x) at one observation (d,)."""
+        x = x.double()
+        widths = torch.tensor(WIDTHS, dtype=torch.float64)[:, None]
+        masses = log_mass((-EDGE - x) / widths, (EDGE - x) / widths).sum(1)
+        return torch.logsumexp(masses, 0) - math.log(2) - 2 * math.log(2 * EDGE)
