@@ -36,8 +36,22 @@ class GaussianLinearUniform(Task):
         return theta + WIDTH * torch.randn(theta.shape, generator=generator).to(theta)
 
     def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
-        low, high = (((edge - x) / WIDTH).expand(n, -1) for edge in (-1.0, 1.0))
-        return Exact(x + WIDTH * truncated_normal(low, high, generator))
+        return Exact(self._draws(x[None], n, generator)[0])
+
+    def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
+        x = x[:, None].expand(-1, k, -1)
+        low, high = ((edge - x) / WIDTH for edge in (-1.0, 1.0))
+        return x + WIDTH * truncated_normal(low, high, generator)
+
+    def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Moments of truncated normals, as in every textbook."""
+        low, high = ((edge - x) / WIDTH for edge in (-1.0, 1.0))
+        mass = log_mass(low, high)
+        normal = math.log(math.sqrt(2 * math.pi))
+        at_low, at_high = ((-0.5 * z**2 - normal - mass).exp() for z in (low, high))
+        mean = at_low - at_high
+        variance = 1 + low * at_low - high * at_high - mean**2
+        return x + WIDTH * mean, WIDTH * variance.sqrt()
 
     def _log_likelihood(self, theta: Tensor, x: Tensor) -> Tensor:
         scaled = ((x - theta) / WIDTH).square().sum(1)

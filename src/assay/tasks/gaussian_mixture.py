@@ -41,13 +41,17 @@ class GaussianMixture(Task):
         return theta + (torch.tensor(WIDTHS)[component] * noise).to(theta)
 
     def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
+        return Exact(self._draws(x[None], n, generator)[0])
+
+    def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
         """A mixture of truncated normals, whose weights are the masses inside the square."""
-        widths = torch.tensor(WIDTHS, dtype=torch.float64)[:, None]
-        low, high = (-EDGE - x) / widths, (EDGE - x) / widths
-        weights = log_mass(low, high).sum(1).softmax(0)
-        component = torch.multinomial(weights, n, replacement=True, generator=generator)
-        noise = truncated_normal(low[component], high[component], generator)
-        return Exact(x + widths[component] * noise)
+        widths = torch.tensor(WIDTHS, dtype=torch.float64)
+        low, high = ((edge - x[:, None]) / widths[:, None] for edge in (-EDGE, EDGE))
+        weights = log_mass(low, high).sum(2).softmax(1)
+        component = torch.multinomial(weights, k, replacement=True, generator=generator)
+        width, x = widths[component][..., None], x[:, None]
+        noise = truncated_normal((-EDGE - x) / width, (EDGE - x) / width, generator)
+        return x + width * noise
 
     def _log_likelihood(self, theta: Tensor, x: Tensor) -> Tensor:
         square = (x - theta).square().sum(1)

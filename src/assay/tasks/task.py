@@ -8,11 +8,19 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from ..door import as_tensors, check_count, check_finite
+from ..randomness import stream
 from .priors import Prior
 
-__all__ = ["Exact", "Observations", "Task"]
+__all__ = ["Exact", "Observations", "Task", "benchmark"]
+
+
+# Observations from which on progress is shown.
+MANY = 1000
+# Draws from which the moments of a posterior are taken.
+MOMENT_DRAWS = 4000
 
 
 class Exact(NamedTuple):
@@ -113,6 +121,45 @@ class Task(ABC):
         found = self._posterior(x.double(), check_count("n", n), generator)
         return found._replace(theta=found.theta.to(x.dtype))
 
+    def draws(self, x: Any, k: int, generator: torch.Generator) -> Tensor:
+        """Draws of the true posterior at many observations.
+
+        Args:
+            x: The observations, with shape (n, d).
+            k: The number of draws at each.
+            generator: The source of all noise.
+
+        Returns:
+            Draws with shape (n, k, m).
+        """
+        x = self._checked("x", x, self.d)
+        found = self._draws(x.double(), check_count("k", k), generator)
+        return found.to(x.dtype)
+
+    def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
+        """One observation after the other; tasks that can do better do."""
+        each = tqdm(x, "posteriors", disable=None if len(x) > MANY else True)
+        return torch.stack([self._posterior(row, k, generator).theta for row in each])
+
+    def moments(self, x: Any) -> tuple[Tensor, Tensor]:
+        """Means and standard deviations (n, m) of the true posterior at observations (n, d).
+
+        From draws that depend on x alone, where they are not known in closed form: so they are
+        functions of x, whoever asks.
+        """
+        x = self._checked("x", x, self.d)
+        return self._moments(x.double())
+
+    def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        each = tqdm(x, "moments", disable=None if len(x) > MANY else True)
+        found = []
+        for row in each:
+            seed = int.from_bytes(row.numpy().tobytes(), "big") % 2**62
+            theta = self._posterior(row, MOMENT_DRAWS, stream(seed, "moments")).theta
+            found.append(torch.stack([theta.mean(0), theta.std(0)]))
+        mean, deviation = torch.stack(found, 1) if found else x.new_empty(2, 0, self.m)
+        return mean, deviation
+
     def log_posterior(self, theta: Any, x: Any) -> Tensor:
         """The logarithm of prior times likelihood: the posterior's density but for a constant.
 
@@ -130,12 +177,14 @@ class Task(ABC):
     @property
     def observations(self) -> Observations:
         """The ten observations of the benchmark, which come with true parameters."""
-        found = _benchmark().get(self.name)
+        found = benchmark().get(self.name)
         if found is None:
             raise ValueError(
                 f"task: expected one of the benchmark; got {self.name}, which is not."
             )
-        return Observations(torch.tensor(found["observation"]), torch.tensor(found["true_parameters"]))
+        return Observations(
+            torch.tensor(found["observation"]), torch.tensor(found["true_parameters"])
+        )
 
     def _checked(self, name: str, rows: Any, width: int) -> Tensor:
         (rows,) = as_tensors({name: rows}).values()
@@ -150,7 +199,11 @@ class Task(ABC):
 
 
 @cache
-def _benchmark() -> dict[str, dict[str, Any]]:
+def benchmark() -> dict[str, dict[str, Any]]:
+    """Observations, true parameters and seeds of the benchmark, by the names of tasks.
+
+    From sbibm 1.1, (c) Lueckmann, Boelts, Greenberg, Goncalves and Macke, MIT licence.
+    """
     text = files("assay.tasks").joinpath("benchmark_observations.json").read_text("utf-8")
     found: dict[str, dict[str, Any]] = json.loads(text)
     return found

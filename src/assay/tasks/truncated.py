@@ -17,7 +17,7 @@ def log_mass(low: Tensor, high: Tensor) -> Tensor:
         return torch.from_numpy(scipy.special.log_ndtr(b) + np.log(-np.expm1(difference)))
 
 
-def truncated_normal(low: Tensor, high: Tensor, generator: torch.Generator) -> Tensor:
+def truncated_normal(low: Tensor, high: Tensor, u: Tensor | torch.Generator) -> Tensor:
     """Draws of a standard normal between two limits, each shaped as the limits.
 
     In the logarithms of the lower tail, to which intervals in the upper one are mirrored: exact
@@ -26,21 +26,25 @@ def truncated_normal(low: Tensor, high: Tensor, generator: torch.Generator) -> T
     Args:
         low: Lower limits, in double precision.
         high: Upper limits.
-        generator: The source of all noise.
+        u: Quantiles between 0 and 1, shaped as the limits, or a generator of them.
 
     Example:
         >>> limits = torch.tensor([30.0, 31.0], dtype=torch.float64)
         >>> truncated_normal(limits[0], limits[1], torch.Generator().manual_seed(0)) < 30.5
         tensor(True)
     """
+    upper = _upper(low, high)
     a, b = _mirrored(low, high)
-    u = torch.rand(a.shape, generator=generator, dtype=torch.float64).numpy()
+    if isinstance(u, torch.Generator):
+        u = torch.rand(a.shape, generator=u, dtype=torch.float64)
+    quantile = np.where(upper, 1 - u.numpy(), u.numpy())
     log_a, log_b = scipy.special.log_ndtr(a), scipy.special.log_ndtr(b)
-    # log(e^A + u (e^B - e^A))
-    mixed = log_b + np.log(u + (1 - u) * np.exp(log_a - log_b))
+    # log(e^A + u (e^B - e^A)); at the lower end it may be minus infinity.
+    with np.errstate(divide="ignore"):
+        mixed = log_b + np.log(quantile + (1 - quantile) * np.exp(log_a - log_b))
     found = scipy.special.ndtri_exp(mixed)
-    found = np.clip(np.where(_upper(low, high), -found, found), low.numpy(), high.numpy())
-    return torch.from_numpy(found)
+    found = np.clip(np.where(upper, -found, found), low.numpy(), high.numpy())
+    return torch.from_numpy(np.asarray(found))
 
 
 def _upper(low: Tensor, high: Tensor) -> np.ndarray:
