@@ -11,8 +11,11 @@ LAYERS = [
     {"samples", "tasks.priors", "tasks.truncated"},
     {"copies", "results", "neighbourhoods", "coordinates", "tasks.task"},
     {"nulls", "curves", "classifiers.scaling", "classifiers.features"},
-    {"tasks.two_moons", "tasks.gaussian_mixture", "tasks.gaussian_linear_uniform"},
-    {"classifiers.mlp", "classifiers.sklearn", "classifiers.frames"},
+    {"tasks.two_moons", "tasks.gaussian_mixture", "tasks.gaussian_linear_uniform"}
+    | {"tasks.slcp", "tasks.bernoulli_glm", "tasks.linear_gaussian", "tasks.gamma_poisson"}
+    | {"tasks.jansen_rit", "tasks.npe", "tasks.mcmc"},
+    {"classifiers.mlp", "classifiers.sklearn", "classifiers.frames"}
+    | {"tasks.perturbed", "tasks.nle_nre"},
     {"classifiers.maps", "classifiers.learned"},
     {"classifiers.ridge"},
     {"classifiers"},

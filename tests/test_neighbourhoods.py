@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -38,10 +39,22 @@ def test_observations_that_are_all_the_same(where):
 
 @pytest.mark.parametrize("shares", [(), (0.0,), (1.5,), (-0.1, 0.2)])
 def test_bad_shares(shares):
-    with pytest.raises(ValueError, match="shares: expected numbers above 0 and up to 1"):
+    with pytest.raises(ValueError, match="shares: expected .*number"):
         Nearest(shares)
 
 
 def test_hypotheses_differ():
-    assert "nearest 20%" in Nearest().hypothesis
-    assert "almost every x" in Smooth().hypothesis
+    assert "nearest 20%" in Nearest().hypothesis(0.2)
+    assert "almost every x" in Smooth().hypothesis(0.2)
+
+
+def test_ties_are_all_in_or_all_out():
+    x = torch.arange(10.0).repeat_interleave(10)[:, None]
+    inside = Nearest((0.15,)).weights(x, torch.tensor([[0.0]]))[0, 0] > 0
+    assert inside.nonzero().flatten().tolist() == list(range(20))
+
+
+def test_shares_of_any_kind():
+    assert Nearest(np.array([0.2, 0.1])).shares == Nearest([0.1, 0.2]).shares == (0.1, 0.2)
+    with pytest.raises(TypeError, match="shares: expected a number"):
+        Nearest("a")

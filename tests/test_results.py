@@ -104,3 +104,11 @@ class TestCombined:
     def test_constants_tell_nothing(self):
         statistics = np.stack([np.ones((1, 20)), np.random.default_rng(0).random((1, 20))])
         assert (combined(statistics).argsort() == statistics[1].argsort()).all()
+
+
+@pytest.mark.parametrize(
+    ("statistic", "null"), [(np.nan, [1.0]), (1.0, [np.nan]), (1.0, [np.inf])]
+)
+def test_numbers_that_are_none(statistic, null):
+    with pytest.raises(ValueError, match="statistic: expected finite numbers"):
+        pvalue(np.array(statistic), np.array(null))

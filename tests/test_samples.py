@@ -65,7 +65,7 @@ def test_images_are_embedded_or_flattened():
     embedded = Calibration(THETA, images, Q, embed=lambda x: x.mean(2))
     assert embedded.features.shape == (N, 4)
     assert embedded.x.shape == (N, 4, 4)
-    observed = embedded.observe(Draws(images[:2], Q[:2]))
+    observed = embedded.observe(Draws(images[:2], Q[2:4]))
     assert observed.place.features.shape == (2, 4)
 
 
@@ -138,8 +138,8 @@ def test_subset_by_index_and_by_mask():
 
 def test_observations_one_and_many():
     calibration = Calibration(THETA, X, Q)
-    one = calibration.observe(Draws(X[0], Q[0]))
-    many = calibration.observe(Draws(X[:3], Q[:3]))
+    one = calibration.observe(Draws(X[0], Q[1]))
+    many = calibration.observe(Draws(X[:3], Q[3:6]))
     assert one.place.single
     assert not many.place.single
     assert one.draws.shape == (1, 5, 2)

@@ -19,3 +19,14 @@ def test_an_error_comes_through_and_threads_are_given_back():
     with pytest.raises(ZeroDivisionError), spread_over(2) as apply:
         list(apply(lambda i: 1 / i, [1, 0, 2]))
     assert torch.get_num_threads() == before
+
+
+def test_overlapping_users_give_all_threads_back():
+    before = torch.get_num_threads()
+    first, second = spread_over(2), spread_over(2)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert torch.get_num_threads() == 1
+    second.__exit__(None, None, None)
+    assert torch.get_num_threads() == before

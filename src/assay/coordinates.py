@@ -10,16 +10,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .samples import Calibration
-
 __all__ = ["Coordinates", "Ranks", "Whitened"]
 
 
 class Coordinates(Protocol):
     """A map of sets to coordinates that look like N(0, I) for a q without structure."""
 
-    def check(self, calibration: Calibration) -> None:
-        """Refuses a calibration with too few draws."""
+    def check(self, k: int, m: int) -> None:
+        """Refuses too few draws of m parameters."""
 
     def __call__(self, members: Tensor) -> Tensor:
         """Coordinates (n, r, m) of members (n, r, m)."""
@@ -36,16 +34,22 @@ class Whitened:
         True
     """
 
-    def check(self, calibration: Calibration) -> None:
-        """Refuses a calibration with too few draws."""
-        _check_draws(calibration, calibration.m + 2)
+    def check(self, k: int, m: int) -> None:
+        """Refuses too few draws of m parameters."""
+        _check_draws(k, m, m + 2)
 
     def __call__(self, members: Tensor) -> Tensor:
         """Coordinates (n, r, m) of members (n, r, m)."""
-        centred = members - members.mean(1, keepdim=True)
+        # By the largest first: squares of tiny or huge units would leave the range of numbers.
+        largest = members.abs().amax(1, keepdim=True)
+        centred = members / torch.where(largest > 0, largest, torch.ones_like(largest))
+        centred = centred - centred.mean(1, keepdim=True)
         scale = centred.square().mean(1, keepdim=True).sqrt()
         # A parameter that does not vary in a set stays at zero there.
-        centred = centred / torch.where(scale > 0, scale, torch.ones_like(scale))
+        still = scale <= 10 * torch.finfo(members.dtype).eps
+        centred = torch.where(
+            still, 0, centred / torch.where(still, torch.ones_like(scale), scale)
+        )
         covariance = centred.mT @ centred / members.shape[1]
         # A little more than the identity's rounding error, for draws on a line.
         jitter = 1e-4 * torch.eye(members.shape[2]).to(members)
@@ -61,23 +65,25 @@ class Ranks:
     Sees order only, so it does not mind several modes, heavy tails or monotone changes of units.
     """
 
-    def check(self, calibration: Calibration) -> None:
-        """Refuses a calibration with too few draws."""
-        _check_draws(calibration, 3)
+    def check(self, k: int, m: int) -> None:
+        """Refuses too few draws of m parameters."""
+        _check_draws(k, m, 3)
 
     def __call__(self, members: Tensor) -> Tensor:
         """Coordinates (n, r, m) of members (n, r, m)."""
+        columns = members.mT.contiguous()
+        ordered = columns.sort(2).values
+        first = torch.searchsorted(ordered, columns)
+        last = torch.searchsorted(ordered, columns, right=True)
         # Tied members share their mean rank.
-        less = (members[:, :, None] > members[:, None]).sum(2)
-        tied = (members[:, :, None] == members[:, None]).sum(2)
-        ranks = less + 0.5 * (tied + 1)
+        ranks = 0.5 * (first + last + 1).mT
         scores: Tensor = torch.special.ndtri((ranks - 0.5).to(members) / members.shape[1])
         return scores
 
 
-def _check_draws(calibration: Calibration, fewest: int) -> None:
-    if calibration.k is None or calibration.k < fewest:
+def _check_draws(k: int, m: int, fewest: int) -> None:
+    if k < fewest:
         raise ValueError(
-            f"theta_q: expected at least {fewest} draws of q at each x for {calibration.m} "
-            f"parameter(s); got {calibration.k}. With 32 the moment test sees nearly all there is."
+            f"theta_q: expected at least {fewest} draws of q at each x for {m} parameter(s); got "
+            f"{k}. With 32 the moment test sees nearly all there is."
         )

@@ -74,11 +74,13 @@ class Sums(NamedTuple):
     """What least squares need to know of copies, in double precision.
 
     Args:
-        covariance: Covariance of the features over all members, with shape (p, p).
+        mean: Mean of the features over all members, with shape (p,).
+        covariance: Their covariance over all members, with shape (p, p).
         contrasts: Mean of the features of class 1 less that of class 0 at the same x, (c, p).
         rows: The number of members.
     """
 
+    mean: Tensor
     covariance: Tensor
     contrasts: Tensor
     rows: int
@@ -233,11 +235,12 @@ class Relabelled:
     @cached_property
     def labels(self) -> Tensor:
         """Who plays the truth, with shape (c, n, r)."""
-        return torch.stack([self.relabelled(h) for h in self.which]).to(self.members.device)
+        return torch.stack([self.relabelled(h) for h in self.which])
 
     def relabelled(self, h: int) -> Tensor:
         """The labels (n, r) of copy h."""
-        return torch.cat([self.relabel(h, j) for j in range(-(-len(self.x) // BLOCK))])
+        parts = [self.relabel(h, j) for j in range(-(-len(self.x) // BLOCK))]
+        return torch.cat(parts).to(self.members.device)
 
     def batch(self, rows: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
         """Members (1, b, r, m) and labels (c, b, r) of some sets."""
@@ -254,17 +257,20 @@ class Relabelled:
         width = max(feature.size for feature in features)
         step = _step(max(r * width, len(self) * (r - 1)))
         for j, block in enumerate(torch.arange(n, device=self.x.device).split(BLOCK)):
-            labels = torch.stack([self.relabel(h, j) for h in self.which]).to(self.x.device)
-            for rows, part in zip(block.split(step), labels.split(step, 1), strict=True):
-                # Centred features do not mind what is added to all labels of a set.
-                signs = (part[..., :-1].float() - part[..., -1:].float()).flatten(1)
+            truths = torch.stack([_truth(self.relabel(h, j)) for h in self.which])
+            for rows, part in zip(block.split(step), truths.split(step, 1), strict=True):
+                # Centred features do not mind what is added to all labels of a set: with that of
+                # the last member taken off, the last member drops out.
+                labels = part[..., None] == torch.arange(r)
+                signs = (labels[..., :-1].float() - labels[..., -1:].float()).flatten(1)
                 for feature, pool in zip(features, pools, strict=True):
                     table = feature(self.members[rows], self.x[rows])
                     pool.add(table[:, :MOST_MEMBERS].flatten(0, 1))
                     centred = (table - table.mean(1, keepdim=True))[:, :-1].flatten(0, 1)
                     pool.contrast(signs.to(centred) @ centred)
         # The truth less the mean of its set is the k-th part of k + 1 of its contrast.
-        return [Sums(pool.covariance, pool.sums * r / (r - 1) / n, n * r) for pool in pools]
+        scale = r / (r - 1) / n
+        return [Sums(pool.mean, pool.covariance, pool.sums * scale, n * r) for pool in pools]
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,6 +355,16 @@ def _rows(members: Tensor, x: Tensor, labels: Tensor) -> Rows:
     return Rows(members.flatten(0, 1), x.repeat_interleave(r, 0), labels.flatten())
 
 
+def _truth(labels: Tensor) -> Tensor:
+    """Which member of each set plays the truth (b,), from labels (b, r)."""
+    if not (labels.sum(1) == 1).all():
+        raise ValueError(
+            "null: expected Exchange(n) for a classifier in closed form, whose copies have one "
+            "truth in every set; got a null whose copies have not, such as FreePermutation(n)."
+        )
+    return labels.byte().argmax(1).to(torch.int32)
+
+
 def _step(width: int) -> int:
     """How many sets to sum over at a time."""
     return max(16, ROOM // max(1, width))
@@ -378,6 +394,11 @@ class _Pool:
         if not self.sums.numel():
             self.sums = torch.zeros_like(sums, dtype=torch.float64)
         self.sums += sums
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean of all rows, with shape (p,)."""
+        return self.centre + self.first / self.rows
 
     @property
     def covariance(self) -> Tensor:

@@ -8,9 +8,11 @@ variance has mean zero and unit variance again.
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from .door import check_number
 from .scaling import Robust
 
 __all__ = ["Nearest", "Smooth", "Where"]
@@ -25,9 +27,8 @@ class Where(Protocol):
     def shares(self) -> tuple[float, ...]:
         """The sizes, as shares of the calibration points."""
 
-    @property
-    def hypothesis(self) -> str:
-        """What a small p-value speaks against."""
+    def hypothesis(self, share: float) -> str:
+        """What a small p-value speaks against, where points up to this share have weight."""
 
     def weights(self, x: Tensor, x_o: Tensor) -> Tensor:
         """Weights (o, c, n) of features x (n, d) around observations (o, d), of unit norm."""
@@ -36,6 +37,8 @@ class Where(Protocol):
 @dataclass(frozen=True)
 class Nearest:
     """The calibration points nearest to x_o, all with the same weight; the rest with none.
+
+    Points at the same distance are all in or all out, so where x has ties there may be more.
 
     Args:
         shares: Shares of the calibration points, tested together.
@@ -51,19 +54,17 @@ class Nearest:
     def __post_init__(self) -> None:
         object.__setattr__(self, "shares", _checked(self.shares))
 
-    @property
-    def hypothesis(self) -> str:
-        """What a small p-value speaks against."""
-        largest = max(self.shares)
-        return f"q(theta | x) = p(theta | x) throughout the nearest {largest:.0%} of x around x_o"
+    def hypothesis(self, share: float) -> str:
+        """What a small p-value speaks against, where points up to this share have weight."""
+        return f"q(theta | x) = p(theta | x) throughout the nearest {share:.0%} of x around x_o"
 
     def weights(self, x: Tensor, x_o: Tensor) -> Tensor:
         """Weights (o, c, n) of features x (n, d) around observations (o, d), of unit norm."""
-        order = _distances(x, x_o).argsort(dim=1, stable=True)
-        weights = x.new_zeros(len(x_o), len(self.shares), len(x))
-        for i, size in enumerate(_sizes(self.shares, len(x))):
-            weights[:, i].scatter_(1, order[:, :size], size**-0.5)
-        return weights
+        distances = _distances(x, x_o)
+        ordered = distances.sort(1).values
+        limits = torch.stack([ordered[:, k - 1] for k in _sizes(self.shares, len(x))], 1)
+        inside = (distances[:, None] <= limits[..., None]).to(x)
+        return torch.nn.functional.normalize(inside, dim=2)
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,8 @@ class Smooth:
     def __post_init__(self) -> None:
         object.__setattr__(self, "shares", _checked(self.shares))
 
-    @property
-    def hypothesis(self) -> str:
-        """What a small p-value speaks against."""
+    def hypothesis(self, share: float) -> str:
+        """What a small p-value speaks against, whatever the share: all points have weight."""
         return "q(theta | x) = p(theta | x) at almost every x, seen through x_o"
 
     def weights(self, x: Tensor, x_o: Tensor) -> Tensor:
@@ -96,10 +96,11 @@ class Smooth:
 
 
 def _checked(shares: tuple[float, ...] | float) -> tuple[float, ...]:
-    shares = tuple(shares) if isinstance(shares, tuple | list) else (shares,)
-    if not shares or not all(0 < share <= 1 for share in shares):
-        raise ValueError(f"shares: expected numbers above 0 and up to 1; got {shares}.")
-    return tuple(sorted(shares))
+    given = np.atleast_1d(np.asarray(shares, dtype=object)).tolist()
+    numbers = [check_number("shares", share) for share in given]
+    if not numbers or max(numbers) > 1:
+        raise ValueError(f"shares: expected numbers above 0 and up to 1; got {given}.")
+    return tuple(sorted(numbers))
 
 
 def _sizes(shares: tuple[float, ...], n: int) -> list[int]:

@@ -14,8 +14,8 @@ A null is a value with ``train(calibration, classifier, seed)``, which returns t
 when they are asked.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,13 +23,15 @@ import torch
 from torch import Tensor
 
 from .bases import Base
-from .copies import BLOCK, Classifier, Copies, Redrawn, Relabelled, Scores, views
+from .copies import BLOCK, Classifier, Copies, Redrawn, Relabelled, Scores
 from .door import check_count
 from .randomness import Seed, seed_of, stream
 from .samples import Calibration
 
 __all__ = ["Exchange", "FittedNull", "FreePermutation", "GlobalNull", "KnownBase", "Null"]
 
+# Sets whose members have a say in the seeds of nulls.
+MIXED = 200
 # Base draws at each x that are exchanged with a truth in latent space.
 BASE_DRAWS = 4
 
@@ -95,7 +97,7 @@ class Exchange(GlobalNull):
         """The data, and n exchanges of it."""
         members, data = _members(calibration, seed)
         r = data.shape[1]
-        seed = calibration.mix(seed)
+        seed = _mixed(calibration, members, seed)
 
         def relabel(h: int, j: int) -> Tensor:
             block = data[j * BLOCK : (j + 1) * BLOCK]
@@ -126,7 +128,7 @@ class FreePermutation(GlobalNull):
     def copies(self, calibration: Calibration, seed: int) -> Relabelled:
         """The data, and n permutations of its labels."""
         members, data = _members(calibration, seed)
-        seed = calibration.mix(seed)
+        seed = _mixed(calibration, members, seed)
 
         def relabel(h: int, j: int) -> Tensor:
             some = slice(j * BLOCK, (j + 1) * BLOCK)
@@ -250,11 +252,6 @@ class Joined:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
         return torch.cat([self.first(theta, x), self.second(theta, x)], 1)
 
-    def views(self, theta: Tensor, x: Tensor) -> Iterator[Tensor]:
-        """The same for one classifier after the other, where the scores are several in one."""
-        for both in zip(views(self.first, theta, x), views(self.second, theta, x), strict=True):
-            yield torch.cat(both, 1)
-
 
 def _members(calibration: Calibration, seed: int) -> tuple[Tensor, Tensor]:
     """The truth and the draws of q at the same x (n, k + 1, m), and who is the truth (n, k + 1).
@@ -273,3 +270,14 @@ def _members(calibration: Calibration, seed: int) -> tuple[Tensor, Tensor]:
     places = torch.rand(n, r, generator=stream(calibration.mix(seed), "places")).argsort(1)
     index = places.to(members.device)[..., None].expand(-1, -1, m)
     return members.gather(1, index), places == 0
+
+
+def _mixed(calibration: Calibration, members: Tensor, seed: int) -> int:
+    """A seed that depends on x and on the members of the first sets, whoever plays the truth.
+
+    Ranks do not depend on units; members are sorted, so that their places do not matter.
+    """
+    some = members[:MIXED].sort(1).values.flatten(0, 1).cpu().numpy()
+    ranks = some.argsort(0, kind="stable")
+    digest = hashlib.blake2b(ranks.tobytes(), digest_size=8).digest()
+    return (calibration.mix(seed) ^ int.from_bytes(digest, "big")) % 2**62

@@ -6,6 +6,7 @@ hashing the user's seed together with a key that says what the numbers are for, 
 other streams were read before it, so results are the same however the work is split.
 """
 
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,6 +53,10 @@ def stream(seed: int, *key: int | str) -> torch.Generator:
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))
 
 
+# The global generators are one for all threads.
+_ONE_AT_A_TIME = threading.RLock()
+
+
 @contextmanager
 def isolated(generator: torch.Generator) -> Iterator[None]:
     """Runs foreign code that reads the global generators, and restores them afterwards.
@@ -60,8 +65,8 @@ def isolated(generator: torch.Generator) -> Iterator[None]:
         generator: Seeds the global state inside the block.
     """
     seed = int(torch.randint(2**31, (), generator=generator))
-    numpy_state = np.random.get_state()  # noqa: NPY002
-    with torch.random.fork_rng():
+    with _ONE_AT_A_TIME, torch.random.fork_rng():
+        numpy_state = np.random.get_state()  # noqa: NPY002
         torch.manual_seed(seed)
         np.random.seed(seed)  # noqa: NPY002
         try:

@@ -41,6 +41,11 @@ def pvalue(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
         0.5
     """
     statistic, null = np.asarray(statistic, float), np.asarray(null, float)
+    if not (np.isfinite(statistic).all() and np.isfinite(null).all()):
+        raise ValueError(
+            "statistic: expected finite numbers; got NaN or infinity. Look for parameters in "
+            "extreme units, or without any variation."
+        )
     slack = 100 * np.finfo(float).eps * np.abs(statistic)
     larger = null >= (statistic - slack)[..., None]
     return np.asarray((1 + larger.sum(-1)) / (1 + null.shape[-1]))
@@ -217,7 +222,7 @@ class MomentResult(LocalTested):
         statistic: The largest surprise over all sizes, with shape () or (o,).
         null: Its values for the null copies, with shape (H,) or (o, H).
         approximation: The p-value by chi-square approximations, without nulls, shaped as the
-            statistic.
+            statistic; for draws it is about twice as small as it should be.
         pairs: The effective number of calibration pairs at each size, with shape (c,) or (o, c).
         x: The observation, with shape (...,) or (o, ...).
         directions: Errors of q in latent directions; in parameters where there is no flow.

@@ -158,17 +158,29 @@ class Calibration:
         return "parameters" if self.base is None else "latent"
 
     def sorted(self) -> "Calibration":
-        """The same pairs in an order that x alone decides, so that none given to them matters."""
-        order = np.lexsort(self._ranks.T[::-1])
-        return self if (np.diff(order) == 1).all() else self.subset(order)
+        """The same pairs in an order that x alone decides, so that none given to them matters.
+
+        Where x has ties, chance decides between them, not the order given: that may depend on
+        parameters.
+        """
+        chance = torch.randperm(len(self), generator=stream(0, "ties")).numpy()
+        order = chance[np.lexsort(self._ranks[chance].T[::-1])]
+        return self.subset(order)
 
     def mix(self, seed: int) -> int:
         """A seed that also depends on the order of the observations in each of their features.
 
+        The order of a single feature says nothing once rows are sorted; then it is which of its
+        neighbouring gaps is the larger.
+
         With one and the same seed, two data sets then still meet independent nulls; x is what no
         null changes, so it may choose them, and ranks do not depend on units.
         """
-        digest = hashlib.blake2b(self._ranks.tobytes(), digest_size=8).digest()
+        content = self._ranks
+        if content.shape[1] == 1:
+            gaps = np.diff(np.sort(self.features.cpu().numpy(), axis=0), axis=0)
+            content = np.diff(gaps, axis=0) > 0
+        digest = hashlib.blake2b(content.tobytes(), digest_size=8).digest()
         return (seed ^ int.from_bytes(digest, "big")) % 2**62
 
     @cached_property
@@ -276,6 +288,7 @@ class Calibration:
                 f"got {tuple(x.shape)}."
             )
         x = x[None] if single else x
+        check_finite("x_o", x, f"It is beyond the range of {x.dtype}: give a wider one.")
         return Place(x, _features(x, self.embed), single)
 
     def observe(self, draws: "Draws", seed: int = 0) -> "Observed":
@@ -422,6 +435,7 @@ def _observe(calibration: Calibration, draws: Draws, seed: int) -> Observed:
     count = len(place.x)
     if calibration.base is None:
         theta = _parameters(calibration, draws, count)
+        _check_fresh(calibration, place, theta)
         return Observed(place, theta, theta)
     flow = calibration.flow
     if flow is None and draws.theta is not None:
@@ -458,4 +472,18 @@ def _parameters(calibration: Calibration, draws: Draws, observations: int) -> Te
             f"theta_o: expected shape ({observations}, s, {calibration.m}) for {observations} "
             f"observation(s) of {calibration.m} parameter(s); got {tuple(draws.theta.shape)}."
         )
+    check_finite("theta_o", theta.flatten(0, 1), f"It is beyond the range of {theta.dtype}.")
     return theta
+
+
+def _check_fresh(calibration: Calibration, place: Place, theta: Tensor) -> None:
+    """Refuses draws that a test was trained on: nulls would not be like the data there."""
+    assert calibration.theta_q is not None
+    for features, draws in zip(place.features, theta, strict=True):
+        same = (calibration.features == features).all(1)
+        seen = calibration.theta_q[same].flatten(0, 1)
+        if len(seen) and bool((draws[:, None] == seen[None]).all(2).any(1).all()):
+            raise ValueError(
+                "theta_o: expected fresh draws of q at x_o; got the calibration's own theta_q "
+                "there, on which the test was trained. Draw again."
+            )

@@ -1,5 +1,6 @@
 """Work spread over threads, one to a piece, rather than all threads to each small product."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,11 +26,33 @@ def spread_over(workers: int) -> Iterator[Callable[..., Iterable[Any]]]:
     if workers == 1:
         yield map
         return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     pool = ThreadPoolExecutor(workers)
+    _SINGLE.enter()
     try:
         yield pool.map
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(before)
+        _SINGLE.leave()
+
+
+class _Single:
+    """One thread to a product as long as anybody spreads; the last one gives the others back."""
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.before = threading.Lock(), 0, 1
+
+    def enter(self) -> None:
+        with self.lock:
+            if not self.users:
+                self.before = torch.get_num_threads()
+                torch.set_num_threads(1)
+            self.users += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                torch.set_num_threads(self.before)
+
+
+_SINGLE = _Single()

@@ -46,3 +46,17 @@ def test_it_says_what_it_is(gaussian):
     assert repr(Learned.train(gaussian().calibration(100), SMALL)) == (
         "Learned(widths=(16, 16), pairs=100)"
     )
+
+
+def test_it_knows_pairs_again_in_another_precision(gaussian):
+    calibration = gaussian().calibration(200)
+    learned = Learned.train(calibration, SMALL)
+    names = ("theta", "x", "theta_q")
+    doubled = assay.Calibration(*(getattr(calibration, name).double() for name in names))
+    with pytest.raises(ValueError, match="got 200 that it has seen"):
+        lc2st(doubled, ridge(learned), Exchange(9))
+
+
+def test_a_classifier_of_another_kind(gaussian):
+    with pytest.raises(TypeError, match="classifier: expected an MLP"):
+        Learned.train(gaussian().calibration(50), Ridge())

@@ -51,3 +51,24 @@ def test_more_features_than_memory_allows(gaussian):
 def test_settings_that_mean_nothing(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         Joint(**settings)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Joint(frame=None),
+        lambda: Joint(frame=Whitened()),
+        lambda: Within(Whitened),
+        lambda: Product(None),
+        lambda: Product(Hermite),
+    ],
+)
+def test_parts_of_another_kind(make):
+    with pytest.raises(TypeError, match="frame|coordinates|bank"):
+        make()
+
+
+def test_too_few_draws_to_whiten(gaussian):
+    copies = Exchange(1).copies(gaussian().calibration(50), seed=0)
+    with pytest.raises(ValueError, match="theta_q: expected at least 4 draws"):
+        Joint(frame=Within(Whitened())).fit(copies, Scaling.fit(copies))

@@ -327,3 +327,28 @@ def test_results_cannot_be_written(gaussian):
     result = lc2st(gaussian().calibration(60), TINY, Exchange(3))(gaussian().draws(X_O))
     with pytest.raises(ValueError, match="read-only"):
         result.null[:] = 9
+
+
+def test_draws_that_the_test_was_trained_on(gaussian):
+    calibration = gaussian().calibration(50, k=4)
+    test = lc2st(calibration, TINY, Exchange(9))
+    with pytest.raises(ValueError, match="theta_o: expected fresh draws"):
+        test(assay.Draws(calibration.x[3], calibration.theta_q[3]))
+
+
+def test_draws_beyond_single_precision(gaussian):
+    test = lc2st(gaussian().calibration(50), TINY, Exchange(9))
+    theta = torch.full((5, 2), 1e300, dtype=torch.float64)
+    with pytest.raises(ValueError, match="theta_o: .*beyond the range"):
+        test(assay.Draws(X_O, theta))
+
+
+def test_a_base_of_another_kind_is_the_same_over_threads():
+    base = torch.distributions.Independent(
+        torch.distributions.Uniform(torch.zeros(2), torch.ones(2)), 1
+    )
+    z, x = torch.rand(2, 200, 2, generator=torch.Generator().manual_seed(0))
+    calibration = assay.Calibration.from_base(z, x, base)
+    found = [lc2st(calibration, TINY, KnownBase(19))(assay.Draws(x[0])).null for _ in range(4)]
+    for again in found[1:]:
+        np.testing.assert_array_equal(found[0], again)

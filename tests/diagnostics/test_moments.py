@@ -4,11 +4,12 @@ import scipy.stats
 import torch
 
 import assay
-from assay import Draws, Exchange, KnownBase, moments
+from assay import Calibration, Draws, Exchange, KnownBase, moments
 from assay.classifiers.features import Fourier, Hermite
 from assay.coordinates import Ranks
 from assay.neighbourhoods import Nearest, Smooth
 from assay.randomness import stream
+from assay.tasks import GammaPoisson
 
 X_O = torch.tensor([0.3, -0.3])
 FORMS = {"neighbourhood": Nearest(), "smoothed": Smooth()}
@@ -56,7 +57,7 @@ class TestTriple:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("where", FORMS.values(), ids=FORMS)
 def test_level(gaussian, kind, where):
-    """400 repetitions at one seed: rejections within 99.9 % binomial intervals."""
+    """400 repetitions: rejections within 99.9 % binomial intervals."""
     null = KnownBase(19) if kind == "latents" else Exchange(19)
     found = np.array(
         [
@@ -244,3 +245,109 @@ def test_nulls_of_the_other_space(gaussian):
 def test_a_calibration_of_another_kind():
     with pytest.raises(TypeError, match="calibration: expected a Calibration; got Tensor"):
         moments(torch.zeros(3))
+
+
+def within(p, alpha=0.05, coverage=0.999):
+    low, high = scipy.stats.binom(len(p), alpha).interval(coverage)
+    return low <= (np.array(p) <= alpha + 1e-9).sum() <= high
+
+
+def test_level_at_one_seed_and_one_feature():
+    """One seed serves 500 data sets, also where x is a single number."""
+    found = []
+    for i in range(500):
+        z, x = torch.randn(2, 60, 1, generator=stream(i, "one seed"))
+        test = moments(Calibration.from_base(z, x), Nearest((1.0,)), KnownBase(19), seed=0)
+        found.append(float(test(Draws(torch.zeros(1))).pvalue))
+    assert within(found)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_level_where_x_has_ties_and_rows_are_in_the_order_of_theta(constant):
+    """Counts with their exact posterior, 300 repetitions; the order given must not matter."""
+    task, found = GammaPoisson(), []
+    for i in range(300):
+        generator = stream(i, "ties")
+        theta, x = task.joint(200, generator)
+        theta_q = task.draws(x, 8, generator)
+        if constant:
+            theta, theta_q = torch.randn(200, 2, generator=generator), theta_q
+            theta_q = torch.randn(200, 8, 2, generator=generator)
+            x = torch.ones(200, 2)
+        order = theta[:, 0].argsort()
+        calibration = Calibration(theta[order], x[order], theta_q[order])
+        test = moments(calibration, null=Exchange(19), seed=i)
+        found.append(float(test(Draws(torch.ones(2))).pvalue))
+    assert within(found)
+
+
+@pytest.mark.parametrize("k", [4, 8, 32])
+@pytest.mark.parametrize("shape", ["normal", "laplace", "t"])
+def test_null_bands_hold_for_draws_of_any_shape(k, shape):
+    """Exact posteriors, 100 repetitions: about 5 % of bias and dispersion beyond two null sd."""
+    beyond = []
+    for i in range(100):
+        generator = stream(i, "bands", k)
+        draws = torch.randn(300, k + 1, 2, generator=generator)
+        scale = torch.randn(300, k + 1, 2, 4, generator=generator).square()
+        if shape == "laplace":
+            draws = draws * (scale[..., 0] + scale[..., 1]).sqrt()
+        if shape == "t":
+            draws = draws / (scale.sum(-1) / 4).sqrt()
+        x = torch.randn(300, 1, generator=generator)
+        calibration = Calibration(draws[:, 0], x, draws[:, 1:])
+        table = moments(calibration, Nearest((0.5,)), Exchange(1))(
+            Draws(torch.zeros(1))
+        ).directions
+        beyond.append(np.abs(table.bias[0]) > 2 * table.bias_null[0])
+        beyond.append(np.abs(table.dispersion[0] - 1) > 2 * table.dispersion_null[0])
+    assert np.mean(beyond) < 0.12
+
+
+@pytest.mark.parametrize("units", [1e-25, 1e-15, 1e15, 1e25])
+def test_units_do_not_matter(gaussian, units):
+    calibration = gaussian(shift=0.5).calibration(200, k=8)
+    other = Calibration(units * calibration.theta, calibration.x, units * calibration.theta_q)
+    first, second = (moments(c, null=Exchange(19))(Draws(X_O)) for c in (calibration, other))
+    np.testing.assert_allclose(first.null, second.null, rtol=1e-2)
+    np.testing.assert_allclose(first.approximation, second.approximation, rtol=0.1)
+
+
+def test_draws_without_variation():
+    ones, x = torch.ones(50, 2), torch.randn(50, 2, generator=stream(0, "x"))
+    calibration = Calibration(ones, x, torch.ones(50, 8, 2))
+    with pytest.raises(ValueError, match="theta: expected draws that vary within their sets"):
+        moments(calibration)(Draws(X_O))
+
+
+def test_an_observation_beyond_single_precision(gaussian):
+    x_o = torch.full((2,), 1e300, dtype=torch.float64)
+    with pytest.raises(ValueError, match="x_o: .*beyond the range of torch.float32"):
+        moments(gaussian().latents(50))(Draws(x_o))
+
+
+def test_the_hypothesis_says_how_many_were_used(gaussian):
+    result = moments(gaussian().latents(20))(Draws(X_O))
+    assert "nearest 50% of x" in result.hypothesis
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"where": 0.2}, TypeError, "where: expected weights such as"),
+        ({"where": Nearest}, TypeError, "where: expected weights such as"),
+        ({"coordinates": "ranks"}, TypeError, "coordinates: expected coordinates such as"),
+        ({"banks": ()}, ValueError, "banks: expected at least one"),
+        ({"banks": (3,)}, TypeError, "banks: expected banks such as"),
+    ],
+)
+def test_arguments_of_another_kind(gaussian, settings, error, message):
+    with pytest.raises(error, match=message):
+        moments(gaussian().latents(50), **settings)
+
+
+def test_a_single_bank_and_draws_that_are_none(gaussian):
+    test = moments(gaussian().latents(50), banks=Hermite(2), null=KnownBase(9))
+    assert 0 < test(Draws(X_O)).pvalue <= 1
+    with pytest.raises(TypeError, match="draws: expected Draws"):
+        test(X_O)

@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..door import check_count
+from ..door import check_count, check_number
 from ..randomness import stream
 
 __all__ = ["BANKS", "Fourier", "Hermite", "Latent"]
@@ -99,8 +99,7 @@ class Fourier:
 
     def __post_init__(self) -> None:
         check_count("n", self.n)
-        if not self.bandwidth > 0:
-            raise ValueError(f"bandwidth: expected a positive number; got {self.bandwidth}.")
+        check_number("bandwidth", self.bandwidth)
 
     def size(self, m: int) -> int:
         """The number of features of m latents."""

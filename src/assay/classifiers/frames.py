@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..coordinates import Coordinates
+from ..door import check_count, check_kind, check_number
 from ..randomness import stream
 from ..scaling import spread
 from .scaling import Scaling
@@ -75,6 +76,11 @@ class Conditional:
     reach: float = 1.0
     penalty: float = 1e-3
 
+    def __post_init__(self) -> None:
+        check_count("n", self.n)
+        check_number("reach", self.reach, strict=False)
+        check_number("penalty", self.penalty)
+
     def fit(self, theta: Tensor, x: Tensor, scaling: Scaling) -> "Residuals":
         """The frame of members (n, r, m) and features of observations (n, d)."""
         members = scaling.theta(theta)
@@ -136,8 +142,12 @@ class Within:
 
     coordinates: Coordinates
 
+    def __post_init__(self) -> None:
+        check_kind("coordinates", self.coordinates, "coordinates such as Whitened()", "check")
+
     def fit(self, theta: Tensor, x: Tensor, scaling: Scaling) -> "Within":
-        """A set needs nothing of the others."""
+        """Refuses sets that are too small; nothing else is to be found."""
+        self.coordinates.check(theta.shape[1] - 1, theta.shape[2])
         return self
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:

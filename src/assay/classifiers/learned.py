@@ -6,6 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from ..door import check_kind
 from ..nulls import Exchange, KnownBase
 from ..randomness import Seed, seed_of, stream
 from ..samples import Calibration
@@ -50,10 +51,14 @@ class Learned:
             classifier: The network; an :class:`assay.MLP` by default.
             seed: An int or a generator.
         """
+        check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+        classifier = MLP() if classifier is None else classifier
+        if not isinstance(classifier, MLP):
+            raise TypeError(f"classifier: expected an MLP; got {classifier!r}.")
         seed, calibration = seed_of(seed), calibration.sorted()
         null = Exchange(1) if calibration.base is None else KnownBase(1)
         copies = null.copies(calibration, seed)[:1]
-        networks = (classifier or MLP()).fit(copies, seed)
+        networks = classifier.fit(copies, seed)
         return cls(networks, _fingerprints(calibration.theta, copies.x))
 
     def __repr__(self) -> str:
@@ -77,6 +82,10 @@ class Learned:
 
 
 def _fingerprints(theta: Tensor, x: Tensor) -> Tensor:
-    """A number for each member (n,) by which it is known again."""
-    rows = torch.cat([theta, x], 1).double()
-    return rows @ torch.randn(rows.shape[1], 1, generator=stream(0, "fingerprint")).to(rows)[:, 0]
+    """A number for each member (n,) by which it is known again, in any precision."""
+    rows = torch.cat([theta, x], 1).float().double()
+    weights = torch.randn(rows.shape[1], generator=stream(0, "fingerprint")).to(rows)
+    # Ten digits: sums of the same numbers round differently from one call to the next.
+    sums = (rows * weights).sum(1)
+    unit = 10.0 ** (sums.abs().clamp_min(1e-300).log10().floor() - 9)
+    return (sums / unit).round() * unit

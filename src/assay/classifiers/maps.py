@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..copies import Copies, Feature
-from ..door import check_count, check_number
+from ..door import check_count, check_kind, check_number
 from .features import MOST_FEATURES, Latent
 from .frames import Frame, Framed, Pooled, waves
 from .scaling import Scaling
@@ -53,6 +53,7 @@ class Joint:
         check_count("n", self.n)
         check_number("bandwidth", self.bandwidth)
         check_number("reach", self.reach, strict=False)
+        check_kind("frame", self.frame, "a frame such as Pooled() or Within(Whitened())", "fit")
         _check_size(self.n, self)
 
     def fit(self, copies: Copies, scaling: Scaling) -> "JointMap":
@@ -78,8 +79,10 @@ class Product:
     frame: Frame = field(default_factory=Pooled)
 
     def __post_init__(self) -> None:
+        check_kind("bank", self.bank, "a bank such as Hermite(2)", "size")
         check_count("n", self.n, least=0)
         check_number("reach", self.reach, strict=False)
+        check_kind("frame", self.frame, "a frame such as Pooled() or Within(Whitened())", "fit")
 
     def fit(self, copies: Copies, scaling: Scaling) -> "ProductMap":
         """The map itself, found from what no relabelling changes."""

@@ -1,16 +1,18 @@
 r"""Least squares in closed form: all nulls for about the price of one.
 
-With features :math:`\phi(\theta, x)` of mean zero at each x, pooled covariance G and the contrast
-:math:`\delta_h` of a copy (mean of the truths less mean of class 0 at the same x), the
-least-squares fit of the labels at even odds is
+With features :math:`\phi(\theta, x)` of pooled covariance G and the contrast :math:`\delta_h` of
+a copy (mean of the truths less mean of class 0 at the same x), the least-squares fit of the labels
+at even odds is
 
 .. math:: d_h(\theta, x_o) - \tfrac{1}{2} = \tfrac{1}{4}
-    (\phi(\theta, x_o) - E_q \phi(\cdot, x_o))^T (G + \lambda I)^{-1} \delta_h .
+    (\phi(\theta, x_o) - \bar\phi)^T (G + \lambda I)^{-1} \delta_h .
 
 Only :math:`\delta_h` differs between copies, and one eigendecomposition of G serves all penalties
-:math:`\lambda`. The mean over draws of q at x_o is taken off since :math:`E_q[p / q] = 1`: what a
-fit says of x alone is noise. The statistic :class:`~assay.statistics.mse0` is then a quadratic
-form in :math:`\delta_h`, with the covariance of the features under :math:`q(\cdot \mid x_o)`.
+:math:`\lambda`. What a fit says of x alone is noise, to first order, since :math:`E_q[p / q] = 1`:
+with the mean of :math:`\phi` over draws of q at x_o for :math:`\bar\phi`, the statistic
+:class:`~assay.statistics.mse0` is a quadratic form in :math:`\delta_h` with the covariance of the
+features under :math:`q(\cdot \mid x_o)`. A q far from the truth, whose draws are all alike to the
+classifier, shows only with the mean over all members; both are asked.
 
 Several banks and penalties are views of the same data; a test asks each and combines them, for
 the nulls as for the data, so that nothing is tuned on real labels alone. The probabilities that
@@ -20,6 +22,7 @@ are shown are those of the view with the least estimated risk, chosen for each c
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,8 +66,7 @@ class Ridge:
             for bank in given:
                 check_kind("features", bank, "a bank such as Joint()", "fit")
             object.__setattr__(self, "features", tuple(given))
-        penalties = self.penalties
-        penalties = tuple(penalties) if isinstance(penalties, tuple | list) else (penalties,)
+        penalties = np.atleast_1d(np.asarray(self.penalties, dtype=object)).tolist()
         if not penalties:
             raise ValueError("penalties: expected at least one; got none.")
         checked = tuple(check_number("penalties", penalty) for penalty in penalties)
@@ -95,6 +97,7 @@ class Surface:
 
     Args:
         feature: The features.
+        mean: Their mean over all members, with shape (p,).
         axes: Eigenvectors of their covariance, with shape (p, p).
         values: Its eigenvalues, with shape (p,).
         contrasts: Contrasts of the copies along the eigenvectors, with shape (H + 1, p).
@@ -103,6 +106,7 @@ class Surface:
     """
 
     feature: Feature
+    mean: Tensor
     axes: Tensor
     values: Tensor
     contrasts: Tensor
@@ -110,9 +114,8 @@ class Surface:
     penalties: tuple[float, ...]
 
     def along(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Features along the eigenvectors, less their mean over draws, with shape (o, s, p)."""
-        features = self.feature(theta, x)
-        return (features - features.mean(1, keepdim=True)) @ self.axes
+        """Features along the eigenvectors, less their mean over members, with shape (o, s, p)."""
+        return (self.feature(theta, x) - self.mean) @ self.axes
 
     def weights(self, penalty: float) -> Tensor:
         """Weights (H + 1, p) along the eigenvectors."""
@@ -154,15 +157,21 @@ class Surfaces:
         return found.clamp_(0, 1)
 
     def views(self, theta: Tensor, x: Tensor) -> Iterator[Tensor]:
-        """Least-squares fits (o, H + 1, s) of every bank and penalty, not cut to [0, 1]."""
+        """Least-squares fits (o, H + 1, s) of every bank and penalty, not cut to [0, 1].
+
+        Less their mean over the draws; and as they are for the largest penalty, to see a q so far
+        off that all of its draws are alike.
+        """
         for surface in self.surfaces:
             along = surface.along(theta, x)
+            yield 0.5 + surface.weights(max(surface.penalties)) @ along.mT
+            centred = along - along.mean(1, keepdim=True)
             for penalty in surface.penalties:
-                yield 0.5 + surface.weights(penalty) @ along.mT
+                yield 0.5 + surface.weights(penalty) @ centred.mT
 
 
 def _surface(feature: Feature, sums: Sums, penalties: tuple[float, ...]) -> Surface:
-    covariance, contrasts, rows = sums
+    mean, covariance, contrasts, rows = sums
     if not (covariance.isfinite().all() and contrasts.isfinite().all()):
         raise ValueError(
             "features: expected finite features; got NaN or infinity. Look for outliers in theta "
@@ -176,8 +185,9 @@ def _surface(feature: Feature, sums: Sums, penalties: tuple[float, ...]) -> Surf
             "features: expected some that vary over the calibration; got constants only. Is theta "
             "constant?"
         )
-    along = (contrasts @ axes).float()
-    return Surface(feature, axes.float(), values.float(), along, rows, penalties)
+    along = contrasts @ axes
+    mean, axes, values, along = (t.float() for t in (mean, axes, values, along))
+    return Surface(feature, mean, axes, values, along, rows, penalties)
 
 
 def _default(copies: Copies, scaling: Scaling) -> tuple[Bank, ...]:

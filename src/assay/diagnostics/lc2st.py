@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from ..classifiers.mlp import MLP
 from ..copies import Classifier, Scores, views
@@ -121,9 +122,15 @@ class LC2ST:
         )
 
     def _scored(self, observed: Observed) -> tuple[np.ndarray, np.ndarray]:
-        """Statistics (o, H + 1) and probabilities (o, H + 1, s)."""
-        at = observed.draws, observed.place.features
-        probabilities = self._checked(self.scores(*at).cpu().numpy(), observed)
+        """Statistics (o, H + 1) and probabilities (o, H + 1, s), one observation at a time."""
+        each = zip(observed.draws, observed.place.features, strict=True)
+        found = [self._scored_at(draws[None], features[None]) for draws, features in each]
+        statistics, probabilities = zip(*found, strict=True)
+        return np.concatenate(statistics), np.concatenate(probabilities)
+
+    def _scored_at(self, draws: Tensor, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Statistics (1, H + 1) and probabilities (1, H + 1, s) at one observation."""
+        probabilities = self._checked(self.scores(draws, features), draws)
         if not ((probabilities >= 0) & (probabilities <= 1)).all():
             raise ValueError(
                 "classifier: expected probabilities between 0 and 1; got "
@@ -131,18 +138,18 @@ class LC2ST:
             )
         if not hasattr(self.scores, "views"):
             return self._statistics(probabilities), probabilities
-        each = (self._checked(view.cpu().numpy(), observed) for view in views(self.scores, *at))
+        each = (self._checked(view, draws) for view in views(self.scores, draws, features))
         return combined(np.stack([self._statistics(view) for view in each])), probabilities
 
-    def _checked(self, scores: np.ndarray, observed: Observed) -> np.ndarray:
-        """Scores (o, H + 1, s), which a classifier of whatever origin must give."""
-        o, s, _ = observed.draws.shape
-        if scores.shape != (o, self.null.n + 1, s):
+    def _checked(self, scores: Tensor, draws: Tensor) -> np.ndarray:
+        """Scores (1, H + 1, s), which a classifier of whatever origin must give."""
+        expected = 1, self.null.n + 1, draws.shape[1]
+        if scores.shape != expected:
             raise ValueError(
-                "classifier: expected scores that give probabilities with shape "
-                f"{(o, self.null.n + 1, s)}; got {scores.shape}."
+                f"classifier: expected scores that give probabilities with shape {expected} at "
+                f"one observation; got {tuple(scores.shape)}."
             )
-        return scores
+        return scores.cpu().numpy()
 
     def _statistics(self, probabilities: np.ndarray) -> np.ndarray:
         """Statistics (o, H + 1), which a function of whatever origin must give."""
@@ -154,8 +161,8 @@ class LC2ST:
             )
         if not np.isfinite(found).all():
             raise ValueError(
-                "statistic: expected finite numbers; got NaN or infinity. Clip probabilities of 0 "
-                "and 1 before taking logarithms."
+                "statistic: expected finite numbers; got NaN or infinity. Clip probabilities to "
+                "between 0 and 1, which those of least squares may leave, before logarithms."
             )
         return found
 
@@ -168,6 +175,7 @@ class LC2ST:
             "classifier": repr(self.classifier),
             "null": repr(self.null),
             "statistic": getattr(self.statistic, "__name__", repr(self.statistic)),
+            "combined": hasattr(self.scores, "views"),
             "seed": self.seed,
             **versions(),
         }

@@ -57,7 +57,7 @@ def moments(
     calibration: Calibration,
     where: Where | None = None,
     null: KnownBase | Exchange | None = None,
-    banks: tuple[Latent, ...] = BANKS,
+    banks: tuple[Latent, ...] | Latent = BANKS,
     coordinates: Coordinates | None = None,
     seed: Seed = 0,
 ) -> "Moments":
@@ -85,6 +85,13 @@ def moments(
         array([1.4, 1.4])
     """
     check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    where = Nearest() if where is None else where
+    coordinates = Whitened() if coordinates is None else coordinates
+    check_kind("where", where, "weights such as Nearest()", "weights", "hypothesis")
+    check_kind("coordinates", coordinates, "coordinates such as Whitened()", "check")
+    banks = tuple(banks) if isinstance(banks, tuple | list) else (banks,)
+    if not banks:
+        raise ValueError("banks: expected at least one; got none.")
     latent = calibration.base is not None
     if latent and not isinstance(calibration.base, StandardNormal):
         raise ValueError(
@@ -92,6 +99,7 @@ def moments(
             "means; got another base. Transform it to a standard normal, or use draws theta_q."
         )
     for bank in banks:
+        check_kind("banks", bank, "banks such as Hermite(2)", "size", "spread")
         if bank.size(calibration.m) > MOST_FEATURES:
             raise ValueError(
                 f"banks: expected at most {MOST_FEATURES} features each; got "
@@ -106,10 +114,9 @@ def moments(
             f"got {null!r}."
         )
     calibration = calibration.sorted()
-    coordinates = coordinates or Whitened()
     if not latent:
-        coordinates.check(calibration)
-    return Moments(calibration, where or Nearest(), null, tuple(banks), coordinates, seed_of(seed))
+        coordinates.check(calibration.k or 0, calibration.m)
+    return Moments(calibration, where, null, banks, coordinates, seed_of(seed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,26 +148,30 @@ class Moments:
             null: Null surprises (H, o, c) of :meth:`surprises` at the same observations, from any
                 test in latent space with the same x, where, banks and seed; made anew if None.
         """
+        check_kind("draws", draws, "Draws(x_o)", "x", "theta")
         place = self.calibration.place(draws)
         weights = self._weights(place)
-        data = self._surprises(weights, slice(1))[0]
-        null = self._surprises(weights, slice(1, None)) if null is None else null
+        squares = self._squares(weights, slice(None) if null is None else slice(1))
+        means, degrees = self._source.laws(self.banks)
+        data, *others = _surprise(squares, means, degrees)
+        null = np.array(others) if null is None else np.asarray(null)
         if null.shape[1:] != data.shape:
             raise ValueError(
                 f"null: expected surprises at {len(data)} observation(s) and {data.shape[1]} "
                 f"sizes; got shape {null.shape}."
             )
+        pairs = _pairs(weights)
         axis = 0 if place.single else slice(None)
         parameters = self._parameters(weights, draws)
         return MomentResult(
             statistic=data.max(1)[axis],
             null=null.max(2).T[axis],
-            approximation=self._approximation(weights)[axis],
-            pairs=_pairs(weights)[axis],
+            approximation=_approximation(squares[0], means, degrees)[axis],
+            pairs=pairs[axis],
             x=place.x.cpu().numpy()[axis],
             directions=_each([self._directions(weights)], lambda v: v[0][axis]),
             parameters=None if parameters is None else _each([parameters], lambda v: v[0][axis]),
-            hypothesis=self.where.hypothesis,
+            hypothesis=self.where.hypothesis(float(pairs.max()) / len(self.calibration)),
             settings=self.settings,
         )
 
@@ -170,7 +181,9 @@ class Moments:
         Args:
             draws: The observations.
         """
-        return self._surprises(self._weights(self.calibration.place(draws)), slice(1, None))
+        check_kind("draws", draws, "Draws(x_o)", "x", "theta")
+        squares = self._squares(self._weights(self.calibration.place(draws)), slice(1, None))
+        return _surprise(squares, *self._source.laws(self.banks))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -219,21 +232,11 @@ class Moments:
         shape = len(copies), *weights.shape[:2], len(self.banks)
         return lengths.reshape(shape).double().cpu().numpy()
 
-    def _surprises(self, weights: Tensor, which: slice) -> np.ndarray:
-        """Surprises (h, o, c) of some copies."""
-        return _surprise(self._squares(weights, which), *self._source.laws(self.banks))
-
-    def _approximation(self, weights: Tensor) -> np.ndarray:
-        """P-values (o,) by the chi-square laws alone."""
-        squares = self._squares(weights, slice(1))[0]
-        means, degrees = self._source.laws(self.banks)
-        p = scipy.stats.chi2.sf(degrees * squares / means, degrees)
-        return _cauchy(p.reshape(len(p), -1))
-
     def _directions(self, weights: Tensor) -> MomentTable:
         """Errors of q in latent directions, or in parameters where there are draws."""
-        z = self._source.residuals().to(weights)
-        return _table(weights, z, z.square(), correlated=self.calibration.base is not None)
+        z, second, fourth = (part.to(weights) for part in self._source.residuals())
+        correlated = self.calibration.base is not None
+        return _table(weights, z, z.square(), (second, fourth), correlated=correlated)
 
     def _parameters(self, weights: Tensor, draws: Draws) -> MomentTable | None:
         r"""Errors of q in parameters, to second order in the Hermite functions.
@@ -246,7 +249,7 @@ class Moments:
             return None
         observed = self.calibration.observe(draws, self.seed)
         assert observed.theta is not None
-        z = self._source.residuals().to(weights)
+        z, *null = (part.to(weights) for part in self._source.residuals())
         local = torch.cat([Hermite(1)(z), Hermite(2)(z)], 1)
         there = torch.cat([Hermite(1)(observed.draws), Hermite(2)(observed.draws)], 2)
         theta = observed.theta - observed.theta.mean(1, keepdim=True)
@@ -255,7 +258,8 @@ class Moments:
         for i in range(len(theta)):
             first, second = (f.mT @ there[i] / len(f) for f in (theta[i], theta[i] ** 2))
             moved, widened = local @ first.mT, 1 + local @ second.mT
-            tables.append(_table(weights[i : i + 1], moved, widened, correlated=False))
+            around = weights[i : i + 1]
+            tables.append(_table(around, moved, widened, (null[0], null[1]), correlated=False))
         return _each(tables, np.concatenate)
 
 
@@ -271,9 +275,10 @@ class _Latents:
         """Mean, and degrees of freedom, of the squared length of each bank's sum."""
         return _laws([bank.spread(self.calibration.m) for bank in banks])
 
-    def residuals(self) -> Tensor:
-        """What is standard normal if q is right, with shape (n, m)."""
-        return self.calibration.theta
+    def residuals(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What is standard normal if q is right (n, m), and its moments of order 2 and 4 then."""
+        z = self.calibration.theta
+        return z, torch.ones_like(z), torch.full_like(z, 3.0)
 
     def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], Step]:
         """Features (rows, p) for the truths of copy h."""
@@ -308,16 +313,26 @@ class _Sets:
             spreads.append((float(covariance.trace()), float(covariance.square().sum())))
         return _laws(spreads)
 
-    def residuals(self) -> Tensor:
-        """Truths in standard deviations of the draws, corrected for their finite number."""
-        theta_q = self.calibration.theta_q
+    def residuals(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Truths in standard deviations of the draws (n, m), and moments of order 2 and 4.
+
+        The moments are those of all members, each against the rest of its set: what the truth's
+        would be if q were right, whatever the shape of q and the number of draws.
+        """
+        theta, theta_q = self.calibration.theta, self.calibration.theta_q
         assert theta_q is not None
+        members = torch.cat([theta[:, None], theta_q], 1)
         k = theta_q.shape[1]
-        scale = theta_q.std(1)
-        scale = torch.where(scale > 0, scale, torch.ones_like(scale))
-        inflation = (1 + 1 / k) * ((k - 1) / (k - 3) if k > 3 else 1.0)
-        residuals: Tensor = (self.calibration.theta - theta_q.mean(1)) / scale / inflation**0.5
-        return residuals
+        centred = members - members.mean(1, keepdim=True)
+        total = centred.square().sum(1, keepdim=True)
+        # Mean and variance of the others: their sum is minus one's own.
+        variance = (total - centred.square() * (1 + 1 / k)).clamp_min(0) / (k - 1)
+        # A set without variation, or a member far from k identical ones, tells nothing.
+        least = torch.finfo(theta.dtype).eps * total / k
+        scale = torch.maximum(variance, least).sqrt()
+        residuals = centred * (1 + 1 / k) / torch.where(scale > 0, scale, torch.ones_like(scale))
+        squares = residuals.square()
+        return residuals[:, 0], squares.mean(1), squares.square().mean(1)
 
     def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], Step]:
         """Features (rows, p) for the truths of copy h, centred within sets."""
@@ -346,7 +361,18 @@ class _Sets:
 def _laws(spreads: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and degrees of freedom of chi-square laws with these traces of C and C squared."""
     first, second = np.array(spreads).T
+    if not (np.isfinite(first).all() and (first > 1e-6).all()):
+        raise ValueError(
+            "theta: expected draws that vary within their sets; got sets without variation, or in "
+            "units beyond the range of their precision."
+        )
     return first, first**2 / second
+
+
+def _approximation(squares: np.ndarray, means: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+    """P-values (o,) by the chi-square laws alone, from squared lengths (o, c, b)."""
+    p = scipy.stats.chi2.sf(degrees * squares / means, degrees)
+    return _cauchy(p.reshape(len(p), -1))
 
 
 def _surprise(squares: np.ndarray, means: np.ndarray, degrees: np.ndarray) -> np.ndarray:
@@ -373,13 +399,20 @@ def _pairs(weights: Tensor) -> np.ndarray:
     return (weights.sum(2).square() / weights.square().sum(2)).double().cpu().numpy()
 
 
-def _table(weights: Tensor, z: Tensor, square: Tensor, *, correlated: bool) -> MomentTable:
-    """Bias, dispersion and correlation from local means of z (n, m) and of its square."""
+def _table(
+    weights: Tensor, z: Tensor, square: Tensor, null: tuple[Tensor, Tensor], *, correlated: bool
+) -> MomentTable:
+    """Bias, dispersion and correlation from local means of z (n, m) and of its square.
+
+    In units of what z would have if q were right, by its null moments of order 2 and 4 (n, m).
+    """
     shares = weights / weights.sum(2, keepdim=True)
     size = 1 / shares.square().sum(2, keepdim=True)
-    mean, second = shares @ z, shares @ square
-    mean_error = (shares.square() @ z.square() - mean.square() / size).clamp_min(0).sqrt()
-    second_error = shares.square() @ square.square() - second.square() / size
+    unit, fourth = (shares @ null[0]).sqrt(), shares @ null[1]
+    mean, second = (shares @ z) / unit, (shares @ square) / unit.square()
+    mean_square = shares.square() @ z.square() / unit.square()
+    mean_error = (mean_square - mean.square() / size).clamp_min(0).sqrt()
+    second_error = shares.square() @ square.square() / unit**4 - second.square() / size
     variance = (second - mean.square()).clamp_min(1e-6)
     dispersion = variance.rsqrt()
     found = {
@@ -388,11 +421,12 @@ def _table(weights: Tensor, z: Tensor, square: Tensor, *, correlated: bool) -> M
         "bias_null": size.rsqrt().expand_as(mean),
         "dispersion": dispersion,
         "dispersion_error": 0.5 * dispersion / variance * second_error.clamp_min(0).sqrt(),
-        "dispersion_null": (2 * size).rsqrt().expand_as(mean),
+        "dispersion_null": 0.5 * ((fourth / unit**4 - 1).clamp_min(0) / size).sqrt(),
     }
     if correlated:
         products = shares @ (z[:, :, None] * z[:, None]).flatten(1)
         products = products.unflatten(2, (z.shape[1], z.shape[1]))
+        products = products / (unit[..., :, None] * unit[..., None, :])
         centred = products - mean[..., :, None] * mean[..., None, :]
         found["correlation"] = centred * dispersion[..., :, None] * dispersion[..., None, :]
         found["correlation_null"] = size.rsqrt()[..., None]

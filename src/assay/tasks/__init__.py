@@ -4,6 +4,7 @@ from .bernoulli_glm import BernoulliGLM, BernoulliGLMRaw
 from .gamma_poisson import GammaPoisson
 from .gaussian_linear_uniform import GaussianLinearUniform
 from .gaussian_mixture import GaussianMixture
+from .jansen_rit import JansenRit
 from .linear_gaussian import ConjugateGaussian, StateSpace
 from .perturbed import Perturbed
 from .slcp import SLCP
@@ -20,6 +21,7 @@ __all__ = [
     "GammaPoisson",
     "GaussianLinearUniform",
     "GaussianMixture",
+    "JansenRit",
     "Observations",
     "Perturbed",
     "StateSpace",
@@ -33,7 +35,7 @@ BENCHMARK: tuple[type[Task], ...] = (
     *(SLCP, TwoMoons, GaussianMixture),
     *(GaussianLinearUniform, BernoulliGLM, BernoulliGLMRaw),
 )
-STUDIES: tuple[type[Task], ...] = (ConjugateGaussian, StateSpace, GammaPoisson)
+STUDIES: tuple[type[Task], ...] = (ConjugateGaussian, StateSpace, GammaPoisson, JansenRit)
 TASKS = {kind.name: kind for kind in (*BENCHMARK, *STUDIES)}
 
 
