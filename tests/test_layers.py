@@ -8,7 +8,7 @@ LAYERS = [
     {"version", "randomness", "door", "statistics", "scaling", "workers"},
     {"bases"},
     {"flows"},
-    {"samples", "tasks.priors", "tasks.truncated"},
+    {"samples", "tasks.priors", "tasks.truncated", "tasks.training"},
     {"copies", "results", "neighbourhoods", "coordinates", "tasks.task"},
     {"nulls", "curves", "classifiers.scaling", "classifiers.features"},
     {"tasks.two_moons", "tasks.gaussian_mixture", "tasks.gaussian_linear_uniform"}

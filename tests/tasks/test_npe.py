@@ -14,7 +14,7 @@ import torch
 
 import assay
 from assay.randomness import isolated, stream
-from assay.tasks import npe
+from assay.tasks import npe, training
 from assay.tasks.npe import MAF, NSF, SbiMAF, SbiNSF, Trained, Truncated, train
 from assay.tasks.priors import Box
 
@@ -199,14 +199,14 @@ def test_patience_ends_training_and_the_best_weights_are_kept():
     flow = train(theta, x, SMALL, rate=3e-2, batch=20, patience=3)
     best = flow.losses.index(min(flow.losses))
     assert len(flow.losses) == best + 4
-    (held, held_x), (known, _) = npe._split((theta, x), npe.Training())
+    (held, held_x), (known, _) = training._split((theta, x), training.Training())
     assert (len(held), len(known)) == (10, 90)
     assert -flow.log_prob(held, held_x).mean() == pytest.approx(min(flow.losses), abs=1e-4)
 
 
 def interrupted(monkeypatch, after):
     """Lets Ctrl-C come in the middle of an epoch."""
-    original = npe._Run._step
+    original = training._Run._step
     calls = iter(range(10_000))
 
     def step(self, loss):
@@ -214,7 +214,7 @@ def interrupted(monkeypatch, after):
             raise KeyboardInterrupt
         original(self, loss)
 
-    monkeypatch.setattr(npe._Run, "_step", step)
+    monkeypatch.setattr(training._Run, "_step", step)
 
 
 def test_an_interrupted_training_goes_on_where_it_was(tmp_path, monkeypatch):
@@ -227,9 +227,9 @@ def test_an_interrupted_training_goes_on_where_it_was(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             train(theta, x, SMALL, epochs=6, checkpoint=path, **how)
     steps = []
-    original = npe._Run._step
+    original = training._Run._step
     monkeypatch.setattr(
-        npe._Run, "_step", lambda run, loss: (steps.append(0), original(run, loss))
+        training._Run, "_step", lambda run, loss: (steps.append(0), original(run, loss))
     )
     resumed = train(theta, x, SMALL, epochs=6, checkpoint=path, **how)
     assert len(steps) == 3 * 6

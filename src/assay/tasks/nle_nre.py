@@ -1,7 +1,7 @@
 r"""Neural likelihood and neural ratio estimation: posteriors by way of p(x | theta).
 
 Neural likelihood estimation (NLE) trains a conditional flow of x given theta, with the loop of
-:mod:`assay.tasks.npe`. Neural ratio estimation (NRE) trains a classifier to tell pairs
+:mod:`assay.tasks.training`. Neural ratio estimation (NRE) trains a classifier to tell pairs
 :math:`(\theta, x)` of the joint from pairs of the marginals; its logit is
 :math:`\log p(x \mid \theta) - \log p(x)`. Either is multiplied by the prior, and sampled by
 :func:`assay.tasks.mcmc.sample_mcmc`: independent chains, of which only the last states are used.
@@ -23,19 +23,9 @@ from torch.nn.functional import softplus
 from ..door import check_count
 from ..randomness import isolated
 from .mcmc import Chains, sample_mcmc
-from .npe import (
-    MAF,
-    Architecture,
-    Options,
-    Trained,
-    Training,
-    ZScore,
-    checked_pairs,
-    fit,
-    given_or_global,
-    train_flow,
-)
+from .npe import MAF, Architecture, Trained, train_flow
 from .priors import Prior
+from .training import Options, Training, ZScore, checked_pairs, fit, given_or_global
 
 __all__ = ["NLE", "NRE", "Ratio", "Unnormalised", "train_nle", "train_nre"]
 
