@@ -36,6 +36,9 @@ bench: install
 	$(BIN)/python benchmarks/level.py
 	$(BIN)/python benchmarks/level_closed_form.py
 	$(BIN)/python benchmarks/power_paper_samples.py
+	$(BIN)/python benchmarks/tasks.py
+	$(BIN)/python benchmarks/speed_jansen_rit.py
+	$(BIN)/python benchmarks/npe_peer.py
 
 clean:
 	rm -rf $(VENV)
