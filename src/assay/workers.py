@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["spread_over"]
+__all__ = ["one_thread", "spread_over"]
 
 
 @contextmanager
@@ -27,11 +27,20 @@ def spread_over(workers: int) -> Iterator[Callable[..., Iterable[Any]]]:
         yield map
         return
     pool = ThreadPoolExecutor(workers)
+    with one_thread():
+        try:
+            yield pool.map
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread to a product: small ones would wait for their threads, on busy cores for long."""
     _SINGLE.enter()
     try:
-        yield pool.map
+        yield
     finally:
-        pool.shutdown(cancel_futures=True)
         _SINGLE.leave()
 
 

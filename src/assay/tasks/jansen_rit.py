@@ -27,7 +27,6 @@ posterior approximations in simulation-based inference*.
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
@@ -37,6 +36,7 @@ from tqdm import tqdm
 
 from ..door import check_kind
 from ..randomness import seed_of, stream
+from ..workers import one_thread
 from .priors import Box
 from .task import Exact, Observations, Task
 
@@ -176,18 +176,7 @@ class JansenRit(Task):
         )
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Small products wait for their threads; on busy cores they took ten times as long."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@_one_thread()
+@one_thread()
 def signals(theta: Tensor, generator: torch.Generator) -> Tensor:
     """Simulates signals, all at once.
 
