@@ -21,8 +21,9 @@ lint: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# One thread to a process, and a process to a core.
 test: lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow

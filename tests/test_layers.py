@@ -9,7 +9,7 @@ LAYERS = [
     {"bases"},
     {"flows"},
     {"samples", "tasks.priors", "tasks.truncated", "tasks.training"},
-    {"copies", "results", "neighbourhoods", "coordinates", "tasks.task"},
+    {"copies", "results", "neighbourhoods", "coordinates", "ranks", "tasks.task"},
     {"nulls", "curves", "classifiers.scaling", "classifiers.features"},
     {"tasks.two_moons", "tasks.gaussian_mixture", "tasks.gaussian_linear_uniform"}
     | {"tasks.slcp", "tasks.bernoulli_glm", "tasks.linear_gaussian", "tasks.gamma_poisson"}

@@ -19,10 +19,15 @@ __all__ = [
     "LocalTested",
     "MomentResult",
     "MomentTable",
+    "Tested",
+    "adjusted",
     "combined",
     "pvalue",
     "pvalue_error",
 ]
+
+# Rows of a table that are printed; the others are counted.
+MOST_ROWS = 20
 
 
 def pvalue(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
@@ -56,6 +61,27 @@ def pvalue_error(p: np.ndarray, nulls: int) -> np.ndarray:
     return np.asarray(np.sqrt(p * (1 - p) / (1 + nulls)))
 
 
+def adjusted(pvalues: np.ndarray) -> np.ndarray:
+    """P-values adjusted for their number by Holm's step-down, valid however they depend.
+
+    Args:
+        pvalues: P-values, with shape (j,).
+
+    References:
+        Holm 1979, *A simple sequentially rejective multiple test procedure*.
+
+    Example:
+        >>> adjusted(np.array([0.01, 0.5, 0.02]))
+        array([0.03, 0.5 , 0.04])
+    """
+    pvalues = np.asarray(pvalues, float)
+    order = pvalues.argsort(kind="stable")
+    steps = np.maximum.accumulate(pvalues[order] * np.arange(len(pvalues), 0, -1))
+    found = np.empty_like(steps)
+    found[order] = np.minimum(steps, 1)
+    return found
+
+
 def combined(statistics: np.ndarray) -> np.ndarray:
     r"""One statistic from those of several classifiers, the same function for every copy.
 
@@ -79,8 +105,8 @@ def combined(statistics: np.ndarray) -> np.ndarray:
     return np.asarray(-scipy.special.log_ndtr(-scores).sum(0))
 
 
-class LocalTested(ABC):
-    """What every local test says: a statistic, its null, a p-value and a sentence to quote."""
+class Tested(ABC):
+    """What every test says: statistics, their nulls, p-values and a sentence to quote."""
 
     statistic: np.ndarray
     null: np.ndarray
@@ -91,7 +117,7 @@ class LocalTested(ABC):
 
     @property
     def pvalue(self) -> np.ndarray:
-        """The exact Monte-Carlo p-value, with shape () or (o,)."""
+        """The exact Monte-Carlo p-value, shaped as the statistic."""
         return pvalue(self.statistic, self.null)
 
     @property
@@ -109,9 +135,14 @@ class LocalTested(ABC):
         }
 
     @property
+    def labels(self) -> tuple[str, tuple[str, ...]]:
+        """What the rows of the table are, and their names."""
+        return "x_o", tuple(str(i) for i in range(np.size(self.statistic)))
+
+    @property
     @abstractmethod
     def table(self) -> list[dict[str, float]]:
-        """One row for each observation."""
+        """One row for each statistic."""
 
     @property
     @abstractmethod
@@ -119,10 +150,14 @@ class LocalTested(ABC):
         """One sentence to quote."""
 
     def __repr__(self) -> str:
-        return _text(self.table, self.hypothesis, self.sentence)
+        return _text(self.labels, self.table, self.hypothesis, self.sentence)
 
     def _repr_html_(self) -> str:
-        return _html(self.table, self.hypothesis, self.sentence)
+        return _html(self.labels, self.table, self.hypothesis, self.sentence)
+
+
+class LocalTested(Tested):
+    """What a test at observations says, with shape () for one or (o,) for many."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -287,23 +322,30 @@ def _rows(columns: dict[str, np.ndarray]) -> list[dict[str, float]]:
     return [{k: float(v[i]) for k, v in flat.items()} for i in range(len(flat["p-value"]))]
 
 
-def _text(rows: list[dict[str, float]], hypothesis: str, sentence: str) -> str:
-    lines = ["  ".join(["x_o", *(f"{name:>10}" for name in rows[0])])]
-    shown = rows[:20]
-    for i, row in enumerate(shown):
-        lines.append("  ".join([f"{i:>3}", *(f"{_number(v):>10}" for v in row.values())]))
-    if len(rows) > len(shown):
-        lines.append(f"... and {len(rows) - len(shown)} more")
-    return "\n".join([*lines, f"H0: {hypothesis}.", sentence])
+def _text(
+    labels: tuple[str, tuple[str, ...]], rows: list[dict[str, float]], hypothesis: str, last: str
+) -> str:
+    head, names = labels[0], labels[1][:MOST_ROWS]
+    width = max(3, len(head), *(len(name) for name in names))
+    lines = ["  ".join([f"{head:<{width}}", *(f"{column:>10}" for column in rows[0])])]
+    for name, row in zip(names, rows, strict=False):
+        lines.append("  ".join([f"{name:>{width}}", *(f"{_number(v):>10}" for v in row.values())]))
+    if len(rows) > len(names):
+        lines.append(f"... and {len(rows) - len(names)} more")
+    return "\n".join([*lines, f"H0: {hypothesis}.", last])
 
 
-def _html(rows: list[dict[str, float]], hypothesis: str, sentence: str) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in ("x_o", *rows[0]))
+def _html(
+    labels: tuple[str, tuple[str, ...]], rows: list[dict[str, float]], hypothesis: str, last: str
+) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in (labels[0], *rows[0]))
     body = "".join(
-        f"<tr><td>{i}</td>" + "".join(f"<td>{_number(v)}</td>" for v in row.values()) + "</tr>"
-        for i, row in enumerate(rows)
+        f"<tr><td>{escape(name)}</td>"
+        + "".join(f"<td>{_number(v)}</td>" for v in row.values())
+        + "</tr>"
+        for name, row in zip(labels[1], rows, strict=True)
     )
-    words = f"<p>H0: {escape(hypothesis)}.<br>{escape(sentence)}</p>"
+    words = f"<p>H0: {escape(hypothesis)}.<br>{escape(last)}</p>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{words}"
 
 

@@ -163,9 +163,13 @@ class Calibration:
         Where x has ties, chance decides between them, not the order given: that may depend on
         parameters.
         """
+        return self.subset(self.order)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The order (n,) of :meth:`sorted`."""
         chance = torch.randperm(len(self), generator=stream(0, "ties")).numpy()
-        order = chance[np.lexsort(self._ranks[chance].T[::-1])]
-        return self.subset(order)
+        return chance[np.lexsort(self._ranks[chance].T[::-1])]
 
     def mix(self, seed: int) -> int:
         """A seed that also depends on the order of the observations in each of their features.
