@@ -140,9 +140,9 @@ class Tested(ABC):
         return "x_o", tuple(str(i) for i in range(np.size(self.statistic)))
 
     @property
-    @abstractmethod
     def table(self) -> list[dict[str, float]]:
-        """One row for each statistic."""
+        """One row for each statistic: its value, its null, its p-value and what else belongs."""
+        return _rows(self._columns)
 
     @property
     @abstractmethod
@@ -186,11 +186,6 @@ class LocalResult(LocalTested):
     theta: np.ndarray | None
     hypothesis: str
     settings: Mapping[str, Any]
-
-    @property
-    def table(self) -> list[dict[str, float]]:
-        """One row for each observation: statistic, 95 % quantile of the null, p-value, error."""
-        return _rows(self._columns)
 
     @property
     def sentence(self) -> str:
@@ -277,15 +272,12 @@ class MomentResult(LocalTested):
     settings: Mapping[str, Any]
 
     @property
-    def table(self) -> list[dict[str, float]]:
-        """One row for each observation."""
-        return _rows(
-            {
-                **self._columns,
-                "p approx": self.approximation,
-                "pairs": self.pairs[..., -1],
-            }
-        )
+    def _columns(self) -> dict[str, np.ndarray]:
+        return {
+            **super()._columns,
+            "p approx": self.approximation,
+            "pairs": self.pairs[..., -1],
+        }
 
     @property
     def sentence(self) -> str:
