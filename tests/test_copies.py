@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
-from assay import Exchange, FreePermutation, KnownBase
+from assay import MLP, Exchange, FreePermutation, KnownBase, Ridge
 from assay.classifiers.features import Hermite
+from assay.classifiers.frames import Conditional
 from assay.classifiers.maps import Joint, Product
 from assay.classifiers.scaling import Scaling
 from assay.copies import BLOCK, Redrawn, Relabelled
@@ -128,3 +131,57 @@ def test_blocks_of_labels_are_drawn_independently(gaussian):
     first, second = copies.relabel(1, 0), copies.relabel(1, 1)
     assert first.shape == second.shape == (BLOCK, 2)
     assert 0.45 < (first == second).float().mean() < 0.55
+
+
+def turned(copies):
+    """The same sets with the classes exchanged: all but one of a set play the truth."""
+    return replace(copies, relabel=lambda h, j: ~copies.relabel(h, j), truths=copies.odds)
+
+
+def test_a_subset_keeps_its_labels(cases):
+    copies = cases["exchange"]
+    rows = torch.tensor([5, 50, 2])
+    some = copies.subset(rows)
+    assert torch.equal(some.members, copies.members[rows])
+    assert torch.equal(some.x, copies.x[rows])
+    assert torch.equal(some.labels, copies.labels[:, rows])
+    assert torch.equal(some[2:4].labels, copies.labels[2:4, rows])
+    assert torch.equal(copies[2:4].subset(rows).labels, copies.labels[2:4, rows])
+
+
+def test_a_subset_of_several_blocks(gaussian):
+    copies = Exchange(1).copies(gaussian().calibration(2 * BLOCK), seed=1)
+    rows = torch.arange(0, 2 * BLOCK - 5).flip(0)
+    assert torch.equal(copies.subset(rows).labels, copies.labels[:, rows])
+
+
+def test_sets_of_several_truths(cases):
+    copies = cases["exchange"]
+    other = turned(copies)
+    assert (copies.odds, other.odds) == (K, 1 / K)
+    assert copies.size == other.size == K + 1
+    assert torch.equal(other.labels, ~copies.labels)
+    feature = Joint(6).fit(copies, Scaling.fit(copies))
+    for sums, opposite in zip(copies.sums([feature]), other.sums([feature]), strict=True):
+        torch.testing.assert_close(opposite.contrasts, -sums.contrasts)
+        torch.testing.assert_close(opposite.covariance, sums.covariance)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sizes_of_sets(cases, name):
+    copies = cases[name]
+    assert copies.size == copies.batch(torch.arange(2), 0)[1].shape[2]
+
+
+def test_without_observations(gaussian):
+    """No x at all, as in a test of two samples."""
+    copies = Exchange(2).copies(gaussian().calibration(N, k=K), seed=1)
+    copies = replace(copies, x=torch.empty(N, 0))
+    scaling = Scaling.fit(copies)
+    assert scaling.width == 2
+    banks = Joint(6), Product(Hermite(1), n=1), Joint(6, frame=Conditional())
+    for bank in banks:
+        assert bank.fit(copies, scaling)(copies.members, copies.x).isfinite().all()
+    for classifier in (MLP((8,), epochs=1), Ridge()):
+        scores = classifier.fit(copies, 0)(copies.members[:1], copies.x[:1])
+        assert scores.shape == (1, 3, K + 1)

@@ -44,7 +44,9 @@ def test_a_result(gaussian, path):
     result = lc2st(gaussian().calibration(60), TINY, Exchange(5))(gaussian().draws(X_O))
     again = round_trip(result, path)
     for name, value in vars(result).items():
-        np.testing.assert_array_equal(getattr(again, name), value)
+        if name != "surroundings":
+            np.testing.assert_array_equal(getattr(again, name), value)
+    np.testing.assert_array_equal(again.surroundings.pairs, result.surroundings.pairs)
     assert repr(again) == repr(result)
 
 

@@ -5,22 +5,32 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "src" / "assay"
 LAYERS = [
-    {"version", "randomness", "door", "statistics", "scaling", "workers"},
-    {"bases"},
+    {"version", "randomness", "door", "statistics", "scaling", "workers", "pareto"},
+    {"bases", "surroundings"},
     {"flows"},
     {"samples", "tasks.priors", "tasks.truncated", "tasks.training"},
-    {"copies", "results", "neighbourhoods", "coordinates", "ranks", "tasks.task"},
-    {"nulls", "curves", "classifiers.scaling", "classifiers.features"},
-    {"tasks.two_moons", "tasks.gaussian_mixture", "tasks.gaussian_linear_uniform"}
+    {"copies", "results", "coordinates", "ranks", "tasks.task", "zoom"},
+    {"neighbourhoods"},
+    {"nulls", "curves", "classifiers.scaling", "classifiers.features", "levels", "uniformity"}
+    | {"ratios"},
+    {"effects", "tasks.two_moons", "tasks.gaussian_mixture", "tasks.gaussian_linear_uniform"}
     | {"tasks.slcp", "tasks.bernoulli_glm", "tasks.linear_gaussian", "tasks.gamma_poisson"}
-    | {"tasks.jansen_rit", "tasks.npe", "tasks.mcmc"},
-    {"classifiers.mlp", "classifiers.sklearn", "classifiers.frames"}
+    | {"tasks.jansen_rit", "tasks.npe", "tasks.mcmc"}
+    | {"regressions.regression", "regressions.linear", "regressions.monotone"},
+    {"classifiers.mlp", "classifiers.sklearn", "classifiers.frames", "classifiers.discriminant"}
     | {"tasks.perturbed", "tasks.nle_nre"},
-    {"classifiers.maps", "classifiers.learned"},
+    {"classifiers.maps", "classifiers.learned", "regressions.per_level", "health"} | {"planted"},
     {"classifiers.ridge"},
-    {"classifiers"},
-    {"diagnostics.lc2st", "diagnostics.moments"},
+    {"classifiers", "regressions", "diagnostics.level_curves", "diagnostics.local_coverage"},
+    {"diagnostics.c2st", "diagnostics.lc2st", "diagnostics.moments", "diagnostics.divergence"},
+    {"diagnostics.sbc", "diagnostics.coverage"},
+    {"diagnostics.region", "diagnostics.lhpd", "diagnostics.lpit", "diagnostics.tarp"}
+    | {"power", "tuned"},
+    {"trust"},
     {"diagnostics", "io", "plots.pp", "adapters", "adapters.zuko", "tasks"},
+    {"plots.c2st", "plots.effects", "plots.health", "plots.levels", "plots.ranks"}
+    | {"plots.power", "plots.trust"},
+    {"plots.coverage"},
     {"plots"},
     {"__init__"},
     {"demo"},

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 import scipy.stats
+from scipy.stats import binom
 
-from assay.results import LocalResult, combined, pvalue
+from assay.results import LocalResult, adjusted, combined, pvalue, step_down
 
 
 def result(statistic, null, s=4):
@@ -18,7 +19,7 @@ def result(statistic, null, s=4):
         draws=np.zeros((*many, s, 2)),
         theta=None,
         hypothesis="q = p",
-        settings={"test": "ℓ-C2ST", "n": 100},
+        settings={"test": "ℓ-C2ST", "n": 100, "scope": "at almost every x"},
     )
 
 
@@ -112,3 +113,37 @@ class TestCombined:
 def test_numbers_that_are_none(statistic, null):
     with pytest.raises(ValueError, match="statistic: expected finite numbers"):
         pvalue(np.array(statistic), np.array(null))
+
+
+def test_step_down_controls_the_family_wise_error_whichever_are_true():
+    """1000 repetitions, 50 statistics that depend on each other, half of them shifted."""
+    rng = np.random.default_rng(0)
+    loading = rng.normal(size=(50, 20)) / np.sqrt(20)
+    wrong, seen = 0, 0
+    for _ in range(1000):
+        scores = loading @ rng.normal(size=(20, 100)) + 0.5 * rng.normal(size=(50, 100))
+        scores[25:, 0] += 5
+        found = step_down(scores[:, 0], scores[:, 1:])
+        wrong += (found[:25] <= 0.05).any()
+        seen += (found[25:] <= 0.05).mean()
+    assert wrong <= binom.ppf(0.999, 1000, 0.05)
+    assert seen > 800
+
+
+def test_step_down_is_monotone_in_the_pvalues_and_above_them():
+    rng = np.random.default_rng(1)
+    statistic, null = rng.chisquare(3, 8), rng.chisquare(3, (8, 199))
+    found = step_down(statistic, null)
+    assert (found >= pvalue(statistic, null) - 1e-12).all()
+    assert (found <= 1).all()
+
+
+def test_holm():
+    np.testing.assert_allclose(adjusted(np.array([0.02, 0.01, 0.9])), [0.04, 0.03, 0.9])
+
+
+def test_false_discovery_rates():
+    many, one = result([3.0, 0.1], np.ones((2, 9))), result(3.0, np.ones(9))
+    np.testing.assert_allclose(many.fdr, [0.2, 1.0])
+    np.testing.assert_allclose(many.fdr_any, [0.3, 1.0])
+    assert one.adjusted == one.pvalue == one.fdr == 0.1

@@ -98,7 +98,11 @@ class Copies(Protocol):
         """The distribution of class 0, where it is known."""
 
     @property
-    def odds(self) -> int:
+    def size(self) -> int:
+        """The number of members of a set, r."""
+
+    @property
+    def odds(self) -> float:
         """The number of class-0 members for each class-1 member of a set."""
 
     @property
@@ -110,6 +114,9 @@ class Copies(Protocol):
 
     def __getitem__(self, which: slice) -> Self:
         """Some of the copies."""
+
+    def inside(self, near: Tensor) -> Self:
+        """Copies that differ from the data in some sets only, as near (n,) says."""
 
     def batch(self, rows: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
         """Members and labels of b sets.
@@ -207,6 +214,7 @@ class Relabelled:
         relabel: The labels (b, r) of copy h in the j-th block of sets.
         which: The copies h.
         base: The distribution of class 0, where it is known.
+        truths: How many members of a set play the truth: one, or all but one.
     """
 
     members: Tensor
@@ -214,6 +222,7 @@ class Relabelled:
     relabel: Callable[[int, int], Tensor]
     which: range
     base: Base | None = None
+    truths: int = 1
 
     def __len__(self) -> int:
         return len(self.which)
@@ -221,10 +230,34 @@ class Relabelled:
     def __getitem__(self, which: slice) -> Self:
         return replace(self, which=self.which[which])
 
+    def inside(self, near: Tensor) -> Self:
+        """Copies that differ from the data in some sets only, as near (n,) says."""
+        blocks = near.cpu()[:, None].split(BLOCK)
+
+        def relabel(h: int, j: int) -> Tensor:
+            return torch.where(blocks[j], self.relabel(h, j), self.relabel(0, j))
+
+        return replace(self, relabel=relabel)
+
+    def subset(self, rows: Tensor) -> Self:
+        """The same copies of some sets (b,), each with the labels that it has here."""
+
+        def relabel(h: int, j: int) -> Tensor:
+            some = rows[j * BLOCK : (j + 1) * BLOCK]
+            return self.labels[self.which.index(h)][some].cpu()
+
+        return replace(self, members=self.members[rows], x=self.x[rows], relabel=relabel)
+
     @property
-    def odds(self) -> int:
+    def size(self) -> int:
+        """The number of members of a set, r."""
+        return self.members.shape[1]
+
+    @property
+    def odds(self) -> float:
         """The number of class-0 members for each class-1 member of a set."""
-        return self.members.shape[1] - 1
+        draws = self.size - self.truths
+        return draws if self.truths == 1 else draws / self.truths
 
     @cached_property
     def scaling(self) -> tuple[Tensor, Tensor]:
@@ -257,8 +290,8 @@ class Relabelled:
         width = max(feature.size for feature in features)
         step = _step(max(r * width, len(self) * (r - 1)))
         for j, block in enumerate(torch.arange(n, device=self.x.device).split(BLOCK)):
-            truths = torch.stack([_truth(self.relabel(h, j)) for h in self.which])
-            for rows, part in zip(block.split(step), truths.split(step, 1), strict=True):
+            alone = torch.stack([self._alone(h, j) for h in self.which])
+            for rows, part in zip(block.split(step), alone.split(step, 1), strict=True):
                 # Centred features do not mind what is added to all labels of a set: with that of
                 # the last member taken off, the last member drops out.
                 labels = part[..., None] == torch.arange(r)
@@ -268,9 +301,15 @@ class Relabelled:
                     pool.add(table[:, :MOST_MEMBERS].flatten(0, 1))
                     centred = (table - table.mean(1, keepdim=True))[:, :-1].flatten(0, 1)
                     pool.contrast(signs.to(centred) @ centred)
-        # The truth less the mean of its set is the k-th part of k + 1 of its contrast.
-        scale = r / (r - 1) / n
+        # The truth less the mean of its set is the k-th part of k + 1 of its contrast; where it is
+        # the draw of q that stands alone, the contrast is the other way round.
+        scale = (1 if self.truths == 1 else -1) * r / (r - 1) / n
         return [Sums(pool.mean, pool.covariance, pool.sums * scale, n * r) for pool in pools]
+
+    def _alone(self, h: int, j: int) -> Tensor:
+        """Which member of each set (b,) is the only one of its class in copy h, in block j."""
+        labels = self.relabel(h, j)
+        return _truth(labels if self.truths == 1 else ~labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,6 +322,9 @@ class Redrawn:
         base: The known distribution.
         seed: Names the streams of all draws.
         which: The copies h.
+        odds: The number of class-0 members for each class-1 member of a set.
+        size: The number of members of a set.
+        near: The sets (n,) in which copies differ from the data; all of them if None.
     """
 
     truths: Tensor
@@ -290,13 +332,19 @@ class Redrawn:
     base: Base
     seed: int
     which: range
-    odds: int = 1
+    odds: float = 1
+    size: int = 2
+    near: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.which)
 
     def __getitem__(self, which: slice) -> Self:
         return replace(self, which=self.which[which])
+
+    def inside(self, near: Tensor) -> Self:
+        """Copies that differ from the data in some sets only, as near (n,) says."""
+        return replace(self, near=near.to(self.x.device))
 
     @cached_property
     def scaling(self) -> tuple[Tensor, Tensor]:
@@ -344,7 +392,10 @@ class Redrawn:
         return self._latest[epoch]
 
     def _truths(self, h: int) -> Tensor:
-        return self.truths if h == 0 else self._draw("null", h)
+        if h == 0:
+            return self.truths
+        drawn = self._draw("null", h)
+        return drawn if self.near is None else drawn.where(self.near[:, None], self.truths)
 
     def _draw(self, *key: int | str) -> Tensor:
         return self.base.sample(len(self.x), stream(self.seed, *key)).to(self.truths)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .results import LocalResult, pvalue
 
-__all__ = ["PPCurve", "pp_curve"]
+__all__ = ["PPCurve", "envelope", "pp_curve"]
 
 # Densest at 1/2, where the curves of a nearly blind classifier rise within a hair's breadth.
 LEVELS = 0.5 + 0.5 * np.linspace(-1, 1, 201) * np.abs(np.linspace(-1, 1, 201))
@@ -61,11 +61,16 @@ def pp_curve(result: LocalResult, alpha: float = 0.05) -> PPCurve:
     """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha: expected a number between 0 and 1; got {alpha}.")
+    if result.null_probabilities is None:
+        raise ValueError(
+            f"result: expected one whose nulls were fitted, such as that of lc2st; got one of "
+            f"{result.settings['test']}, which has no null curves."
+        )
     many = result.probabilities.ndim == 2
     data = result.probabilities if many else result.probabilities[None]
     null = result.null_probabilities if many else result.null_probabilities[None]
     pairs = zip(data, null, strict=True)
-    curves = [_envelope(_ecdf(np.concatenate([d[None], h])), alpha) for d, h in pairs]
+    curves = [envelope(_ecdf(np.concatenate([d[None], h])), alpha) for d, h in pairs]
     fields = {name: np.stack([curve[name] for curve in curves]) for name in curves[0]}
     return PPCurve(LEVELS, **{k: v if many else v[0] for k, v in fields.items()}, alpha=alpha)
 
@@ -79,8 +84,13 @@ def _ecdf(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(below / probabilities.shape[1])
 
 
-def _envelope(curves: np.ndarray, alpha: float) -> dict[str, np.ndarray]:
-    """Curve, bands and p-value from the curves (H + 1, g) of the data, first, and the nulls."""
+def envelope(curves: np.ndarray, alpha: float) -> dict[str, np.ndarray]:
+    """Curve, bands and p-value from the curves (H + 1, g) of the data, first, and the nulls.
+
+    Args:
+        curves: The curves, between 0 and 1.
+        alpha: One minus the coverage of the bands.
+    """
     lower, upper = np.quantile(curves[1:], [alpha / 2, 1 - alpha / 2], axis=0)
     low, high = np.quantile(curves, [alpha / 2, 1 - alpha / 2], axis=0)
     centre = curves.mean(0)

@@ -18,6 +18,7 @@ import torch
 
 from . import statistics
 from .bases import StandardNormal
+from .classifiers.discriminant import LDA, QDA, Discriminants
 from .classifiers.features import Fourier, Hermite
 from .classifiers.frames import (
     Conditional,
@@ -35,13 +36,50 @@ from .classifiers.ridge import Ridge, Surface, Surfaces
 from .classifiers.scaling import Scaling
 from .coordinates import Ranks, Whitened
 from .curves import PPCurve
+from .diagnostics.c2st import C2STResult
+from .diagnostics.coverage import CoverageCurve, CoverageResult
+from .diagnostics.divergence import DivergenceResult
 from .diagnostics.lc2st import LC2ST
+from .diagnostics.lhpd import LHPD, HPDResult
+from .diagnostics.lpit import LPIT, PITResult
 from .diagnostics.moments import Moments
-from .neighbourhoods import Nearest, Smooth
-from .nulls import Exchange, FittedNull, FreePermutation, Joined, KnownBase
-from .results import LocalResult, MomentResult, MomentTable
+from .diagnostics.region import Region
+from .diagnostics.sbc import RankHistogram, SBCResult
+from .diagnostics.tarp import TARPResult
+from .effects import Effects, Reweighted
+from .health import Health
+from .levels import LevelCopies, Levels, Uniform
+from .neighbourhoods import Distance, Nearest, Regressed, Smooth
+from .nulls import (
+    Exchange,
+    FittedNull,
+    FreePermutation,
+    Joined,
+    KnownBase,
+    LocalExchange,
+    LocalScores,
+)
+from .planted import Lost, Narrow, Shift, Skew, Wide
+from .power import PowerCurve, PowerResult
+from .ratios import Estimate
+from .regressions.linear import Linear, Weighted
+from .regressions.monotone import Mixtures, Monotone
+from .results import (
+    LocalResult,
+    MomentResult,
+    MomentTable,
+    RegionCoverage,
+    Separate,
+    Strong,
+    Tail,
+    Weak,
+)
 from .samples import Calibration, Draws
 from .scaling import Robust
+from .surroundings import Surroundings
+from .trust import TrustMap
+from .tuned import Tuned
+from .uniformity import Compared, RankCurve, UniformRanks
 from .version import __version__
 
 __all__ = ["load", "save"]
@@ -51,12 +89,19 @@ CLASSES: dict[str, type] = {
     cls.__name__: cls
     for cls in (
         *(Calibration, Draws, StandardNormal),
-        *(Exchange, FittedNull, FreePermutation, Joined, KnownBase),
+        *(Exchange, FittedNull, FreePermutation, Joined, KnownBase, LocalExchange, LocalScores),
+        *(Distance, Surroundings, Separate, Strong, Weak),
         *(MLP, Networks, Robust, Scaling, Ridge, Surface, Surfaces, Learned),
         *(Joint, JointMap, Product, ProductMap, Conditional, Residuals, Pooled, Standardised),
-        *(Known, Quantities, Within),
-        *(LC2ST, LocalResult, PPCurve),
+        *(Known, Quantities, Within, QDA, LDA, Discriminants),
+        *(C2STResult, LC2ST, LocalResult, PPCurve, DivergenceResult, Region, TrustMap, Health),
+        *(Levels, LevelCopies, Uniform, LHPD, HPDResult, LPIT, PITResult),
+        *(Linear, Weighted, Regressed, Monotone, Mixtures),
+        *(SBCResult, RankCurve, RankHistogram, Compared, UniformRanks),
+        *(CoverageResult, CoverageCurve, TARPResult),
         *(Moments, MomentResult, MomentTable, Nearest, Smooth, Whitened, Ranks, Hermite, Fourier),
+        *(RegionCoverage, Tail, Effects, Estimate, Reweighted),
+        *(PowerResult, PowerCurve, Shift, Wide, Narrow, Skew, Lost, Tuned),
     )
 }
 STATISTICS = {name: getattr(statistics, name) for name in statistics.__all__ if name.islower()}

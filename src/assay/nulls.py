@@ -9,6 +9,8 @@ at an x are exchangeable with each other, as independent ones are and neighbours
 are not. Evaluated at x_o the nulls say whether the error of q shows *there*; a classifier smooths
 errors from elsewhere into x_o, so a rejection is evidence against q as seen through x_o.
 
+:class:`LocalExchange` is exact for the **local null**, q = p throughout a neighbourhood of x_o.
+
 A null is a value with ``train(calibration, classifier, seed)``, which returns the
 :class:`~assay.copies.Scores` of data and nulls. One that depends on x_o returns scores that train
 when they are asked.
@@ -16,8 +18,8 @@ when they are asked.
 
 import hashlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -25,17 +27,28 @@ from torch import Tensor
 from .bases import Base
 from .copies import BLOCK, Classifier, Copies, Redrawn, Relabelled, Scores
 from .door import check_count
+from .neighbourhoods import Distance, Nearest
 from .randomness import Seed, seed_of, stream
+from .results import Family, Separate, Weak
 from .samples import Calibration
 
-__all__ = ["Exchange", "FittedNull", "FreePermutation", "GlobalNull", "KnownBase", "Null"]
+__all__ = [
+    "Exchange",
+    "FittedNull",
+    "FreePermutation",
+    "GlobalNull",
+    "KnownBase",
+    "LocalExchange",
+    "Null",
+]
 
 # Sets whose members have a say in the seeds of nulls.
 MIXED = 200
 # Base draws at each x that are exchanged with a truth in latent space.
 BASE_DRAWS = 4
 
-GLOBAL = "q(theta | x) = p(theta | x) at almost every x, seen through x_o"
+EVERYWHERE = "at almost every x"
+GLOBAL = f"q(theta | x) = p(theta | x) {EVERYWHERE}, seen through x_o"
 
 
 class Null(Protocol):
@@ -48,6 +61,14 @@ class Null(Protocol):
     @property
     def hypothesis(self) -> str:
         """What a small p-value speaks against."""
+
+    @property
+    def scope(self) -> str:
+        """Where q is right under the hypothesis."""
+
+    @property
+    def family(self) -> Family:
+        """How p-values at many observations are adjusted for their number."""
 
     def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> Scores:
         """Fits the data, first, and its null copies."""
@@ -65,6 +86,16 @@ class GlobalNull(ABC):
     def hypothesis(self) -> str:
         """What a small p-value speaks against."""
         return GLOBAL
+
+    @property
+    def scope(self) -> str:
+        """Where q is right under the hypothesis."""
+        return EVERYWHERE
+
+    @property
+    def family(self) -> Family:
+        """How p-values at many observations are adjusted for their number."""
+        return Weak()
 
     @abstractmethod
     def copies(self, calibration: Calibration, seed: int) -> Copies:
@@ -217,6 +248,16 @@ class FittedNull:
         """What a small p-value speaks against."""
         return self.null.hypothesis
 
+    @property
+    def scope(self) -> str:
+        """Where q is right under the hypothesis."""
+        return self.null.scope
+
+    @property
+    def family(self) -> Family:
+        """How p-values at many observations are adjusted for their number."""
+        return self.null.family
+
     def __repr__(self) -> str:
         return f"FittedNull({self.null!r}, {self.classifier!r}, seed={self.seed})"
 
@@ -239,6 +280,121 @@ class FittedNull:
                 "row; got others. A null can be reused for other flows, not for other x."
             )
         return Joined(classifier.fit(self.null.copies(calibration, seed)[:1], seed), self.scores)
+
+
+@dataclass(frozen=True)
+class LocalExchange:
+    """Exchanges the sets near x_o only; all others keep the truth they have.
+
+    If q is right throughout the neighbourhood, the sets in it are exchangeable given the rest of
+    the data, so that the p-value is exact for the neighbourhood however wrong q is elsewhere:
+    what a classifier smooths into x_o from outside is in the data and in the nulls alike. The
+    classifier is fitted to all sets, with null copies of its own for every observation; only the
+    data's fit is shared. In latent space the truths near x_o are replaced by base draws.
+
+    Several sizes are tested together by a classifier in closed form, such as :class:`assay.Ridge`:
+    what the sets of each size add to the statistic is combined over the same exchanges, those of
+    the largest, to which the hypothesis then belongs.
+
+    Args:
+        n: The number of null copies.
+        share: The share of calibration points that are near x_o, or several of them.
+        distance: What near means.
+
+    Example:
+        >>> LocalExchange(99).hypothesis
+        'q(theta | x) = p(theta | x) throughout the nearest 5% of x around x_o'
+    """
+
+    n: int = 199
+    share: float | tuple[float, ...] = 0.05
+    distance: Distance = Distance()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_count("n", self.n))
+        shares = self.where.shares
+        object.__setattr__(self, "share", shares[0] if len(shares) == 1 else shares)
+
+    @property
+    def where(self) -> Nearest:
+        """The neighbourhood, at one size or several."""
+        return Nearest(self.share, self.distance)  # type: ignore[arg-type]
+
+    @property
+    def hypothesis(self) -> str:
+        """What a small p-value speaks against."""
+        return self.where.hypothesis(max(self.where.shares))
+
+    @property
+    def scope(self) -> str:
+        """Where q is right under the hypothesis."""
+        return f"throughout the nearest {max(self.where.shares):.0%} of x"
+
+    @property
+    def family(self) -> Family:
+        """How p-values at many observations are adjusted for their number."""
+        return Separate()
+
+    def like(self, calibration: Calibration, default: Any = None) -> "Exchange | KnownBase":
+        """The global null whose copies it uses near x_o."""
+        if default is None:
+            default = Exchange() if calibration.base is None else KnownBase()
+        found: Exchange | KnownBase = replace(default, n=self.n)
+        return found
+
+    def train(self, calibration: Calibration, classifier: Classifier, seed: int) -> "LocalScores":
+        """Fits the data; null copies are fitted where they are asked for."""
+        if len(self.where.shares) > 1 and not hasattr(classifier, "refit"):
+            raise ValueError(
+                "share: expected a single one, since several sizes need a classifier in closed "
+                f"form such as Ridge(); got {self.share} with {classifier!r}."
+            )
+        copies = self._copies(calibration, classifier, seed)
+        return LocalScores(self, calibration, classifier, seed, classifier.fit(copies[:1], seed))
+
+    def fit(self, trained: "LocalScores", x: Tensor) -> Scores:
+        """Fits the null copies at one observation, with features (d,)."""
+        near = self.where.inside(trained.calibration.features, x[None])[0]
+        copies = self._copies(trained.calibration, trained.classifier, trained.seed)
+        copies = copies.inside(near[-1])
+        refit = getattr(trained.classifier, "refit", None)
+        if refit is None:
+            return Joined(trained.data, trained.classifier.fit(copies[1:], trained.seed))
+        scores: Scores = refit(trained.data, copies, near)
+        return scores
+
+    def _copies(self, calibration: Calibration, classifier: Classifier, seed: int) -> Copies:
+        """The data, and n copies of it that differ everywhere."""
+        null = self.like(calibration, getattr(classifier, "null", None))
+        return null.copies(calibration, seed)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalScores:
+    """The data's fit; null copies are fitted when an observation is known.
+
+    Args:
+        null: How copies are made.
+        calibration: What they are made of.
+        classifier: The classifier.
+        seed: The seed of copies and fits.
+        data: The data's fit.
+    """
+
+    null: LocalExchange
+    calibration: Calibration
+    classifier: Classifier
+    seed: int
+    data: Scores
+
+    def at(self, x: Tensor) -> Scores:
+        """The fitted copies, the data first, at one observation with features (d,)."""
+        return self.null.fit(self, x)
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
+        each = zip(theta, x, strict=True)
+        return torch.cat([self.at(there)(draws[None], there[None]) for draws, there in each])
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,10 @@ Calibration*; Modrák et al. 2023, *Simulation-Based Calibration Checking for Ba
 The Choice of Test Quantities Shapes Sensitivity*.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,12 +28,26 @@ from .door import as_tensors, check_finite
 from .randomness import isolated, stream
 from .samples import Calibration
 
-__all__ = ["Quantity", "Ranks", "Values", "evaluated", "log_densities", "parameters", "ranked"]
+__all__ = [
+    "Chance",
+    "Quantity",
+    "Ranks",
+    "Values",
+    "check_draws",
+    "counted",
+    "evaluated",
+    "log_densities",
+    "parameters",
+    "ranked",
+    "ranked_by",
+]
 
-# Rows on which a quantity is evaluated at a time.
-ROWS = 2**17
+# Rows on which a quantity is evaluated at a time, and draws that are compared at a time.
+ROWS, PIECE = 2**17, 2**17
+# Features of x by which rows are told apart.
+COLUMNS = 4
 # Sets and draws on which densities are compared with the draws they should belong to.
-SETS, DRAWS, NEIGHBOUR = 200, 100, 5
+SETS, DRAWS, FEWEST_DRAWS, FAR = 200, 100, 20, 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +81,54 @@ class Values:
         object.__setattr__(self, "draws", draws)
 
 
+@dataclass(frozen=True, eq=False)
+class Chance:
+    """Randomness that belongs to observations, not to rows: reordering rows changes nothing.
+
+    The seed also depends on the order of x in its features. With one and the same seed two data
+    sets then still meet independent nulls; x has no say in ranks, so it may choose them.
+
+    Args:
+        order: The rows in an order that x decides, with shape (n,).
+        seed: The seed that goes with it.
+    """
+
+    order: np.ndarray
+    seed: int
+
+    @classmethod
+    def of(cls, calibration: Calibration, seed: int) -> "Chance":
+        """The chance that belongs to the observations of a calibration.
+
+        Example:
+            >>> theta = torch.arange(60.0).reshape(20, 3)
+            >>> Chance.of(Calibration(theta, -theta, theta), 0).order[:3]
+            array([19, 18, 17])
+        """
+        columns = calibration.features[:, :COLUMNS].cpu().numpy()
+        order = np.lexsort(columns.T[::-1])
+        rows = columns[order]
+        # Once sorted, the order of a single feature says nothing: then it is which of its
+        # neighbouring gaps is the larger.
+        content = (
+            np.diff(rows.astype(float), 2, axis=0) > 0
+            if rows.shape[1] == 1
+            else np.argsort(rows[:, 1:], 0, kind="stable")
+        )
+        digest = hashlib.blake2b(content.tobytes(), digest_size=8).digest()
+        return cls(order, (seed ^ int.from_bytes(digest, "big")) % 2**62)
+
+    def uniform(self, *key: int | str, width: tuple[int, ...] = ()) -> Tensor:
+        """Uniform numbers (n, *width) in double precision, a row for each observation."""
+        generator = stream(self.seed, *key)
+        shape = len(self.order), *width
+        found = torch.empty(shape, dtype=torch.double)
+        found[torch.from_numpy(self.order)] = torch.rand(
+            shape, generator=generator, dtype=torch.double
+        )
+        return found
+
+
 # A function of matching rows theta (b, m) and x (b, ...) with values (b,), or its values.
 Quantity = Callable[[Tensor, Tensor], Any] | Values
 
@@ -90,31 +154,65 @@ class Ranks:
 
 
 def parameters(calibration: Calibration) -> dict[str, Quantity]:
-    """Every parameter as a quantity of its own."""
-
-    def values(j: int) -> Values:
-        assert calibration.theta_q is not None
-        return Values(calibration.theta[:, j], calibration.theta_q[..., j])
-
+    """Every parameter as a quantity of its own, to be ranked beside others."""
     check_draws(calibration)
-    return {f"theta[{j}]": values(j) for j in range(calibration.m)}
+    assert calibration.theta_q is not None
+    theta, theta_q = calibration.theta, calibration.theta_q
+    return {f"theta[{j}]": _views(theta[:, j], theta_q[..., j]) for j in range(calibration.m)}
 
 
-def ranked(calibration: Calibration, quantities: Mapping[str, Quantity], seed: int) -> Ranks:
+def ranked(
+    calibration: Calibration, quantities: Mapping[str, Quantity] | None, seed: int
+) -> Ranks:
     """Ranks of the truths in every quantity.
 
     Args:
         calibration: Pairs with at least two draws of q at each x.
-        quantities: The quantities and their names.
+        quantities: The quantities and their names; every parameter, in one pass, if None.
+        seed: Breaks ties, which fall alike whatever the order of rows.
+
+    Example:
+        >>> theta_q = torch.arange(40.0).reshape(10, 4, 1)
+        >>> calibration = Calibration(theta_q[:, 1] + 0.5, theta_q[:, 0], theta_q)
+        >>> ranked(calibration, None, 0).ranks[:3, 0]
+        array([2, 2, 2])
+    """
+    check_draws(calibration)
+    assert calibration.theta_q is not None
+    k = calibration.theta_q.shape[1]
+    if quantities is None:
+        names = tuple(f"theta[{j}]" for j in range(calibration.m))
+        parts = [counted(calibration.theta, calibration.theta_q)]
+    else:
+        names = _names(quantities)
+        found = (evaluated(calibration, name, q) for name, q in quantities.items())
+        parts = [counted(values.truth[:, None], values.draws[..., None]) for values in found]
+    below, ties = (np.concatenate(part, 1) for part in zip(*parts, strict=True))
+    return Ranks(below + _broken(calibration, names, ties, seed), k, names)
+
+
+def ranked_by(
+    calibration: Calibration,
+    name: str,
+    values: Callable[[slice], tuple[Tensor, Tensor]],
+    seed: int,
+) -> Ranks:
+    """Ranks of the truths in a quantity that is computed piece by piece, in the cache.
+
+    Args:
+        calibration: Pairs with at least two draws of q at each x.
+        name: What to call the quantity.
+        values: Maps some b rows to values at their truths (b,) and draws (b, k).
         seed: Breaks ties.
     """
     check_draws(calibration)
-    columns = []
-    for name, quantity in quantities.items():
-        found = evaluated(calibration, name, quantity)
-        columns.append(_ranks(name, found, stream(seed, "ties", name)))
-    assert calibration.k is not None
-    return Ranks(np.stack(columns, 1), calibration.k, tuple(quantities))
+    assert calibration.theta_q is not None
+    rows = max(1, PIECE // calibration.theta_q.shape[1])
+    pieces = (values(slice(i, i + rows)) for i in range(0, len(calibration), rows))
+    counts = torch.cat([_counted(*piece) for piece in pieces], 1)
+    below, ties = counts[..., None].cpu().numpy()
+    broken = _broken(calibration, (name,), ties, seed)
+    return Ranks(below + broken, calibration.theta_q.shape[1], (name,))
 
 
 def evaluated(calibration: Calibration, name: str, quantity: Quantity) -> Values:
@@ -141,7 +239,9 @@ def evaluated(calibration: Calibration, name: str, quantity: Quantity) -> Values
             f"{tuple(quantity.draws.shape)}."
         )
     for part in (quantity.truth, quantity.draws):
-        check_finite(name, part.nan_to_num(torch.nan, 0.0, 0.0), "Infinity is allowed, NaN not.")
+        if part.isnan().any():
+            known = part.nan_to_num(torch.nan, 0.0, 0.0)
+            check_finite(name, known, "Infinity is allowed, NaN not.")
     return quantity
 
 
@@ -183,73 +283,147 @@ def check_draws(calibration: Calibration) -> None:
         )
 
 
+def counted(truth: Tensor, draws: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """How many draws (n, k, j) lie below the truth (n, j), and how many tie with it, (n, j) each.
+
+    In one pass over the draws, in pieces that stay in the cache.
+    """
+    rows = max(1, PIECE // draws.shape[1])
+    found = []
+    for here, those in zip(truth.split(rows), draws.split(rows), strict=True):
+        columns = zip(here.unbind(1), those.unbind(2), strict=True)
+        found.append(torch.stack([_counted(*column) for column in columns], 2))
+    below, ties = torch.cat(found, 1).cpu().numpy()
+    return below, ties
+
+
+def _counted(truth: Tensor, draws: Tensor) -> Tensor:
+    """Draws (b, k) below the truth (b,), and ties with it, with shape (2, b)."""
+    truth = truth[:, None]
+    # Sums of signs are much faster than counts of comparisons; a difference of two infinities
+    # is NaN, and ties make signs vanish: comparisons then.
+    signs = torch.sub(truth, draws).sign_()
+    total = signs.sum(1)
+    if signs.square_().sum() == signs.numel():
+        below = (draws.shape[1] + total.long()) // 2
+        return torch.stack([below, torch.zeros_like(below)])
+    return torch.stack([(draws < truth).sum(1), (draws == truth).sum(1)])
+
+
+def _broken(
+    calibration: Calibration, names: tuple[str, ...], ties: np.ndarray, seed: int
+) -> np.ndarray:
+    """What chance adds to ranks (n, j) where draws tie with the truth."""
+    added = np.zeros_like(ties)
+    tied = ties.any(0)
+    chance = Chance.of(calibration, seed) if tied.any() else None
+    for j in np.flatnonzero(tied):
+        if (ties[:, j] == calibration.k).all():
+            raise ValueError(
+                f"{names[j]}: expected a quantity that varies among the draws of q; got a "
+                "constant at every x."
+            )
+        assert chance is not None
+        share = chance.uniform("ties", names[j]).numpy()
+        added[:, j] = (share * (ties[:, j] + 1)).astype(ties.dtype)
+    return added
+
+
+def _names(quantities: Mapping[str, Quantity]) -> tuple[str, ...]:
+    if not isinstance(quantities, Mapping) or not quantities:
+        raise TypeError(
+            "quantities: expected a mapping from names to functions of theta and x, or to Values; "
+            f"got {quantities!r}."
+        )
+    return tuple(str(name) for name in quantities)
+
+
+def _views(truth: Tensor, draws: Tensor) -> Values:
+    """Values that share memory with a calibration, which was checked and copied at its door."""
+    values = object.__new__(Values)
+    object.__setattr__(values, "truth", truth)
+    object.__setattr__(values, "draws", draws)
+    return values
+
+
 def _applied(calibration: Calibration, name: str, function: Callable[..., Any]) -> Values:
     """Evaluates a function of rows at truths and draws, step by step."""
     assert calibration.theta_q is not None
-    members = torch.cat([calibration.theta[:, None], calibration.theta_q], 1)
-    r = members.shape[1]
+    r = calibration.theta_q.shape[1] + 1
+    arrays = (calibration.theta[:, None], calibration.theta_q, calibration.x)
     parts = []
-    for sets, x in zip(
-        members.split(max(1, ROWS // r)), calibration.x.split(max(1, ROWS // r)), strict=True
-    ):
+    for truth, draws, x in zip(*(a.split(max(1, ROWS // r)) for a in arrays), strict=True):
+        rows = torch.cat([truth, draws], 1).flatten(0, 1)
         with torch.no_grad(), isolated(stream(0, "quantity")):
-            given = function(sets.flatten(0, 1), x.repeat_interleave(r, 0))
-        values = as_tensors({name: given})[name].to(members.device)
-        if values.shape != (len(sets) * r,):
+            given = function(rows, x.repeat_interleave(r, 0))
+        values = as_tensors({name: given})[name].to(rows.device)
+        if values.shape != (len(rows),):
             raise ValueError(
                 f"{name}: expected a function that maps theta (b, m) and x (b, ...) to (b,); got "
-                f"{tuple(values.shape)} for b = {len(sets) * r}."
+                f"{tuple(values.shape)} for b = {len(rows)}."
             )
-        parts.append(values.unflatten(0, (len(sets), r)))
+        parts.append(values.unflatten(0, (len(truth), r)))
     table = torch.cat(parts)
-    return Values(table[:, 0], table[:, 1:])
-
-
-def _ranks(name: str, values: Values, generator: torch.Generator) -> np.ndarray:
-    """Ranks (n,), ties broken by chance."""
-    truth, draws = values.truth[:, None], values.draws
-    below = (draws < truth).sum(1).cpu()
-    ties = (draws == truth).sum(1).cpu()
-    if bool((ties == draws.shape[1]).all()):
-        raise ValueError(
-            f"{name}: expected a quantity that varies among the draws of q; got a constant at "
-            "every x."
-        )
-    chance = torch.rand(len(ties), generator=generator, dtype=torch.double)
-    return np.asarray((below + (chance * (ties + 1)).long()).numpy())
+    return _views(table[:, 0], table[:, 1:])
 
 
 def _check_own_density(calibration: Calibration, log_q: Tensor) -> None:
     r"""Refuses densities (n, k) that do not rise where the draws they should belong to are dense.
 
-    Within each set, :math:`-m \log` of the distance to a near neighbour estimates
-    :math:`\log q` up to a constant; its slope in the densities given is one but for the width of
-    the neighbourhood. Slopes far from that are of another q.
+    Within each whitened set, :math:`-m \log` of the distance to a near neighbour estimates
+    :math:`\log q` up to a constant. Its slope in the densities given is one, less what the width
+    of the neighbourhood takes away: right densities have 0.16 or more wherever neighbours see all
+    m dimensions, those of other rows have none, and those of another x a small one, along numbers
+    that vary too much. Where draws lie on a thin surface neighbours see fewer dimensions, and
+    nothing is said.
     """
     assert calibration.theta_q is not None
-    k = log_q.shape[1]
-    if k < 2 * NEIGHBOUR:
+    m, k = calibration.m, log_q.shape[1]
+    if k < max(FEWEST_DRAWS, 2 * m):
         return
-    draws = calibration.theta_q[:SETS, :DRAWS].double()
-    given = log_q[:SETS, :DRAWS].double()
-    draws = draws - draws.mean(1, keepdim=True)
-    spread = draws.std(1, keepdim=True)
-    draws = draws / torch.where(spread > 0, spread, torch.ones_like(spread))
-    distances = torch.cdist(draws, draws).kthvalue(NEIGHBOUR + 1, dim=2).values
-    usable = (distances > 0).all(1)
-    if not usable.any():
-        return
-    dense = -calibration.m * distances[usable].log()
-    given = given[usable]
+    near, far = _neighbours(_whitened(calibration.theta_q[:SETS, :DRAWS].double()))
+    usable = (near > 0).all(1)
+    dense, given = -m * far[usable].log(), log_q[:SETS, :DRAWS].double()[usable]
     dense, given = (part - part.mean(1, keepdim=True) for part in (dense, given))
-    square = given.square().sum()
-    if square < 0.05 * given.numel():
+    square, product = given.square().sum(1), (dense * given).sum(1)
+    # The variance of log q is m / 2 for a Gaussian, and at most m if q is log-concave.
+    excess = float(square.sum() / max(given.numel(), 1) / m)
+    if excess < 0.05:
         return
-    slope = (dense * given).sum() / square
-    error = (dense - slope * given).std() / square.sqrt() * NEIGHBOUR**0.5
-    if (slope < 2 * error < 0.2) or slope - 4 * error > 8:
+    slope = float(product.sum() / square.sum())
+    error = float((product - slope * square).norm() / square.sum())
+    resolved = _dimension(near[usable], far[usable]) > 0.6 * _gaussian_dimension(near.shape[1], m)
+    if slope + 3 * error < (0.3 if excess > 1.5 else 0.12) and (resolved or excess > 50):
         raise ValueError(
             "log_q: expected the density of the q that made theta_q, high where its draws are "
             f"dense; got densities along which the draws' own density has slope {slope:.2f}, far "
             "from 1. Are rows in another order, or densities those of another x or q?"
         )
+
+
+def _whitened(draws: Tensor) -> Tensor:
+    """Sets of draws (s, k, m) with unit covariance."""
+    centred = draws - draws.mean(1, keepdim=True)
+    values, vectors = torch.linalg.eigh(centred.mT @ centred / draws.shape[1])
+    tiny = torch.finfo(draws.dtype).tiny
+    floor = (1e-12 * values[:, -1:]).clamp_min(tiny)
+    white: Tensor = centred @ vectors / values.maximum(floor).sqrt()[:, None]
+    return white
+
+
+def _neighbours(draws: Tensor) -> tuple[Tensor, Tensor]:
+    """Distances (s, k) of draws (s, k, m) to a near neighbour and to one twice as far in rank."""
+    ordered = torch.cdist(draws, draws).topk(FAR + 1, largest=False).values
+    return ordered[..., FAR // 2], ordered[..., FAR]
+
+
+def _dimension(near: Tensor, far: Tensor) -> float:
+    """How many dimensions neighbours see: twice as many lie 2^(1/d) times as far."""
+    return float(np.log(2) / (far / near).log().mean()) if len(near) else 0.0
+
+
+@cache
+def _gaussian_dimension(k: int, m: int) -> float:
+    """The same for as many draws of a Gaussian."""
+    noise = torch.randn(50, k, m, generator=stream(0, "dimension"), dtype=torch.double)
+    return _dimension(*_neighbours(noise))

@@ -9,25 +9,37 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.special
+import scipy.stats
+
+from .surroundings import Surroundings
 
 __all__ = [
+    "Family",
     "LocalResult",
     "LocalTested",
     "MomentResult",
     "MomentTable",
+    "RegionCoverage",
+    "Separate",
+    "Strong",
+    "Tail",
     "Tested",
+    "Weak",
     "adjusted",
     "combined",
     "pvalue",
     "pvalue_error",
+    "step_down",
 ]
 
 # Rows of a table that are printed; the others are counted.
 MOST_ROWS = 20
+# Levels of q's regions and central intervals whose true coverage is told.
+LEVELS = (0.5, 0.9, 0.95)
 
 
 def pvalue(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
@@ -99,10 +111,14 @@ def combined(statistics: np.ndarray) -> np.ndarray:
     """
     if len(statistics) == 1:
         return np.asarray(statistics[0])
+    return np.asarray(-scipy.special.log_ndtr(-_scores(statistics)).sum(0))
+
+
+def _scores(statistics: np.ndarray) -> np.ndarray:
+    """Cube roots of statistics (..., H + 1), standardised over all copies."""
     roots = np.cbrt(statistics)
     spread = roots.std(-1, keepdims=True)
-    scores = (roots - roots.mean(-1, keepdims=True)) / np.where(spread > 0, spread, 1)
-    return np.asarray(-scipy.special.log_ndtr(-scores).sum(0))
+    return np.asarray((roots - roots.mean(-1, keepdims=True)) / np.where(spread > 0, spread, 1))
 
 
 class Tested(ABC):
@@ -159,6 +175,140 @@ class Tested(ABC):
 class LocalTested(Tested):
     """What a test at observations says, with shape () for one or (o,) for many."""
 
+    family: "Family"
+    surroundings: Surroundings | None
+
+    @property
+    def adjusted(self) -> np.ndarray:
+        """P-values adjusted for the number of observations, as :attr:`family` says."""
+        if not self.statistic.ndim:
+            return self.pvalue
+        return self.family.adjusted(self.statistic, self.null)
+
+    @property
+    def fdr(self) -> np.ndarray:
+        """P-values adjusted by Benjamini and Hochberg 1995.
+
+        The false discovery rate is controlled where p-values are independent or positively
+        dependent, as those of neighbouring observations are wont to be.
+        """
+        return self._discoveries("bh")
+
+    @property
+    def fdr_any(self) -> np.ndarray:
+        """P-values adjusted by Benjamini and Yekutieli 2001, valid however they depend."""
+        return self._discoveries("by")
+
+    def _discoveries(self, method: str) -> np.ndarray:
+        found = scipy.stats.false_discovery_control(np.atleast_1d(self.pvalue), method=method)
+        return np.asarray(found.reshape(self.pvalue.shape))
+
+    @property
+    def _columns(self) -> dict[str, np.ndarray]:
+        columns = super()._columns
+        return columns | {"adjusted": self.adjusted} if self.statistic.ndim else columns
+
+    @property
+    def _warning(self) -> str:
+        """What is to be said of observations outside the calibration cloud."""
+        if self.surroundings is None or not self.surroundings.outside.any():
+            return ""
+        if not self.statistic.ndim:
+            return " x_o lies outside the calibration cloud: no test can say much there."
+        outside = int(self.surroundings.outside.sum())
+        return f" {outside} of them lie outside the calibration cloud, where no test can say much."
+
+
+class Family(Protocol):
+    """How p-values at many observations are adjusted for their number."""
+
+    @property
+    def words(self) -> str:
+        """What is controlled, and when."""
+
+    def adjusted(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
+        """Adjusted p-values (o,) from statistics (o,) and their nulls (o, H)."""
+
+
+@dataclass(frozen=True)
+class Weak:
+    """Step-down over nulls that all observations share, under one global hypothesis."""
+
+    @property
+    def words(self) -> str:
+        """What is controlled, and when."""
+        return (
+            "max-T step-down over the same nulls; the family-wise error is controlled if q is "
+            "right at almost every x"
+        )
+
+    def adjusted(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
+        """Adjusted p-values (o,) from statistics (o,) and their nulls (o, H)."""
+        return step_down(statistic, null)
+
+
+@dataclass(frozen=True)
+class Strong:
+    """Step-down over nulls that all observations share, each with its own local hypothesis."""
+
+    @property
+    def words(self) -> str:
+        """What is controlled, and when."""
+        return (
+            "max-T step-down over the same nulls; the family-wise error is controlled whichever "
+            "of the local hypotheses are true"
+        )
+
+    def adjusted(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
+        """Adjusted p-values (o,) from statistics (o,) and their nulls (o, H)."""
+        return step_down(statistic, null)
+
+
+@dataclass(frozen=True)
+class Separate:
+    """Holm's step-down, where every observation has nulls of its own."""
+
+    @property
+    def words(self) -> str:
+        """What is controlled, and when."""
+        return (
+            "Holm's step-down; the family-wise error is controlled whichever of the local "
+            "hypotheses are true"
+        )
+
+    def adjusted(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
+        """Adjusted p-values (o,) from statistics (o,) and their nulls (o, H)."""
+        return adjusted(pvalue(statistic, null))
+
+
+def step_down(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
+    r"""P-values adjusted for their number by the step-down maximum over shared nulls.
+
+    Statistics are brought to a common scale over all copies (see :func:`combined`); the largest is
+    compared with the largest of every null copy, the second with the largest of the others, and
+    so on. Where the joint law of the statistics of true hypotheses does not depend on the false
+    ones, the family-wise error is controlled whichever are true.
+
+    Args:
+        statistic: Statistics, with shape (o,).
+        null: Their values for the same H null copies, with shape (o, H).
+
+    References:
+        Westfall and Young 1993, *Resampling-Based Multiple Testing*, Algorithm 4.1; Romano and
+        Wolf 2005, *Exact and Approximate Stepdown Methods for Multiple Hypothesis Testing*.
+
+    Example:
+        >>> step_down(np.array([9.0, 1.0]), np.array([[1.0, 2.0, 1.5], [1.0, 2.0, 1.5]]))
+        array([0.25, 1.  ])
+    """
+    scores = _scores(np.concatenate([statistic[:, None], null], 1))
+    order = (-scores[:, 0]).argsort(kind="stable")
+    largest = np.maximum.accumulate(scores[order][::-1], 0)[::-1]
+    steps = np.maximum.accumulate(pvalue(scores[order, 0], largest[:, 1:]))
+    found = np.empty_like(steps)
+    found[order] = steps
+    return found
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalResult(LocalTested):
@@ -168,24 +318,29 @@ class LocalResult(LocalTested):
         statistic: The statistic at x_o, with shape () or (o,).
         null: Its values for the null copies, with shape (H,) or (o, H).
         probabilities: P(class 1 = truth) at the draws, with shape (s,) or (o, s).
-        null_probabilities: The same for the null copies, with shape (H, s) or (o, H, s).
+        null_probabilities: The same for the null copies, with shape (H, s) or (o, H, s); None
+            where nulls are not fitted.
         x: The observation, with shape (...,) or (o, ...).
         draws: The draws of q that were scored, latents in latent space, with shape (s, m) or
             (o, s, m).
         theta: The same draws in parameter units; None where no flow was given to tell.
         hypothesis: What a small p-value speaks against.
         settings: The settings and versions that made it.
+        family: How p-values at many observations are adjusted for their number.
+        surroundings: How the calibration surrounds the observations.
     """
 
     statistic: np.ndarray
     null: np.ndarray
     probabilities: np.ndarray
-    null_probabilities: np.ndarray
+    null_probabilities: np.ndarray | None
     x: np.ndarray
     draws: np.ndarray
     theta: np.ndarray | None
     hypothesis: str
     settings: Mapping[str, Any]
+    family: Family = Weak()
+    surroundings: Surroundings | None = None
 
     @property
     def sentence(self) -> str:
@@ -195,15 +350,16 @@ class LocalResult(LocalTested):
         test = f"{self.settings['test']}, {self.settings['n']} calibration pairs, {h} nulls"
         if p.size == 1:
             return (
-                f"If q were the true posterior at every x, a statistic as large as that at x_o "
-                f"would be seen with probability {_number(p[0])} ± {_number(self._errors[0])} "
-                f"({test})."
+                f"If q were the true posterior {self.settings['scope']}, a statistic as large as "
+                f"that at x_o would be seen with probability {_number(p[0])} ± "
+                f"{_number(self._errors[0])} ({test}).{self._warning}"
             )
         low = int((p <= 0.05).sum())
         level = math.floor(0.05 * (h + 1) + 1e-9) / (h + 1)
         return (
             f"At {low} of {p.size} observations the p-value is at most 0.05, where about "
-            f"{_number(level * p.size)} would be if q were the true posterior at every x ({test})."
+            f"{_number(level * p.size)} would be if q were the true posterior "
+            f"{self.settings['scope']} ({test}). Adjusted by {self.family.words}.{self._warning}"
         )
 
     @property
@@ -215,9 +371,9 @@ class LocalResult(LocalTested):
 class MomentTable:
     """Local errors of q in m directions, at c sizes, each with its error and its null.
 
-    Fields have shape (c, m), or (o, c, m) for o observations; correlations one more m. An error is
-    the standard error of the estimate; a null is the standard deviation it would have if q were
-    right, so that anything within twice of it is noise.
+    Fields have shape (c, m), or (o, c, m) for o observations; correlations one more m, intervals
+    one more axis of levels. An error is the standard error of the estimate; a null is the standard
+    deviation it would have if q were right, so that anything within twice of it is noise.
 
     Args:
         bias: How much too high q is, in standard deviations of q.
@@ -229,6 +385,10 @@ class MomentTable:
         correlation: Correlation of the truth between directions in which q has none; None where
             the directions are parameters.
         correlation_null: Its standard deviation if q is right, with shape (c, 1, 1).
+        intervals: How often q's central intervals contain the truth, at the levels
+            :data:`LEVELS`; None where that is not told.
+        intervals_error: Its standard error.
+        intervals_null: Its standard deviation, around the level, if q is right.
     """
 
     bias: np.ndarray
@@ -239,9 +399,59 @@ class MomentTable:
     dispersion_null: np.ndarray
     correlation: np.ndarray | None
     correlation_null: np.ndarray | None
+    intervals: np.ndarray | None = None
+    intervals_error: np.ndarray | None = None
+    intervals_null: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         _freeze(self)
+
+
+@dataclass(frozen=True, eq=False)
+class RegionCoverage:
+    """How often q's central regions contain the truth near x_o, at c sizes and :data:`LEVELS`.
+
+    A region is the ball of latents that has its level under N(0, I); where there are draws it is
+    their ellipsoid, that of their own mean and covariance. Fields have shape (c, l), or (o, c, l).
+
+    Args:
+        share: The share of truths inside, which is the level if q is right.
+        error: Its standard error.
+        null: Its standard deviation, around the level, if q is right.
+    """
+
+    share: np.ndarray
+    error: np.ndarray
+    null: np.ndarray
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """Truths near x_o where q has next to no mass, at c sizes; fields (c,), or (o, c).
+
+    What q cannot show, such as a mode it has lost, no reweighting of its draws can show either.
+
+    Args:
+        count: The number of truths beyond.
+        truths: The number of truths near x_o.
+        share: The share of them that is expected beyond if q is right, with shape (): that of
+            latents outside a ball of 99.9 %, or of truths farther out than all k draws.
+    """
+
+    count: np.ndarray
+    truths: np.ndarray
+    share: np.ndarray
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+    @property
+    def pvalue(self) -> np.ndarray:
+        """The exact binomial probability of as many truths beyond if q is right."""
+        return np.asarray(scipy.stats.binom.sf(self.count - 1, self.truths, self.share))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -259,6 +469,10 @@ class MomentResult(LocalTested):
         parameters: Errors of q in parameters, through the flow; None where there is none.
         hypothesis: What a small p-value speaks against.
         settings: The settings and versions that made it.
+        family: How p-values at many observations are adjusted for their number.
+        surroundings: How the calibration surrounds the observations.
+        region: How often q's regions contain the truth.
+        tail: Truths where q has next to no mass.
     """
 
     statistic: np.ndarray
@@ -270,6 +484,10 @@ class MomentResult(LocalTested):
     parameters: MomentTable | None
     hypothesis: str
     settings: Mapping[str, Any]
+    family: Family = Strong()
+    surroundings: Surroundings | None = None
+    region: RegionCoverage | None = None
+    tail: Tail | None = None
 
     @property
     def _columns(self) -> dict[str, np.ndarray]:
@@ -285,7 +503,10 @@ class MomentResult(LocalTested):
         shown = self.directions if self.parameters is None else self.parameters
         if self.pvalue.ndim:
             low = int((self.pvalue <= 0.05).sum())
-            return f"At {low} of {self.pvalue.size} observations the p-value is at most 0.05."
+            return (
+                f"At {low} of {self.pvalue.size} observations the p-value is at most 0.05. "
+                f"Adjusted by {self.family.words}.{self._warning}"
+            )
         name = "latent" if self.parameters is None and self.settings["k"] is None else "parameter"
         bias, wide = shown.bias[-1], shown.dispersion[-1]
         parts = [
@@ -296,7 +517,7 @@ class MomentResult(LocalTested):
         more = "; ..." if len(bias) > len(parts) else ""
         return (
             f"Against the truth near x_o (± two null standard deviations), q is off by "
-            f"{'; '.join(parts)}{more}."
+            f"{'; '.join(parts)}{more}.{self._warning}"
         )
 
 

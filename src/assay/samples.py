@@ -25,6 +25,7 @@ from .bases import Base, StandardNormal, as_base
 from .door import as_device, as_tensors, check_count, check_finite
 from .flows import HANDFUL, Flow, check_flow, check_inverse, check_own, flow_sample, flow_to_base
 from .randomness import Seed, isolated, seed_of, stream
+from .surroundings import Surroundings, surroundings
 
 __all__ = ["Calibration", "Draws", "Embed", "Observed", "Place"]
 
@@ -294,6 +295,15 @@ class Calibration:
         x = x[None] if single else x
         check_finite("x_o", x, f"It is beyond the range of {x.dtype}: give a wider one.")
         return Place(x, _features(x, self.embed), single)
+
+    def surroundings(self, place: "Place") -> Surroundings:
+        """How this calibration surrounds observations.
+
+        Args:
+            place: The observations.
+        """
+        found = surroundings(self.features, place.features)
+        return found[0] if place.single else found
 
     def observe(self, draws: "Draws", seed: int = 0) -> "Observed":
         """Checks draws against this calibration and brings them into its space.

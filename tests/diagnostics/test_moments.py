@@ -149,6 +149,30 @@ def test_bias_and_dispersion_are_right_inside_and_outside_a_region():
     assert (np.mean(outside, 0) >= 0.9).all()
 
 
+@pytest.mark.parametrize("k", [8, 16])
+@pytest.mark.parametrize(("shift", "width"), [(0.5, 1.0), (0.0, 0.7), (0.0, 1.4), (0.4, 1.3)])
+def test_bias_and_dispersion_do_not_depend_on_the_number_of_draws(k, shift, width):
+    """Against few draws residuals are wider, and their scale uncertain: both are made up for."""
+    noise = torch.randn(20_000, k + 1, 2, generator=stream(0, "few", k))
+    x = torch.randn(20_000, 1, generator=stream(0, "few x"))
+    calibration = Calibration(noise[:, 0], x, width * noise[:, 1:] + shift)
+    table = moments(calibration, Nearest((1.0,)), Exchange(1))(Draws(torch.zeros(1))).directions
+    np.testing.assert_allclose(table.bias[0], shift / width, atol=0.03)
+    np.testing.assert_allclose(table.dispersion[0], width, rtol=0.025)
+
+
+@pytest.mark.parametrize(("shift", "width"), [(0.0, 1.0), (0.4, 1.0), (0.0, 1.3)])
+def test_skewed_draws_have_no_bias_of_their_own(shift, width):
+    """Mean and deviation of few skewed draws go together, which moves residuals by skew / 2k."""
+    gamma = np.random.default_rng(0).standard_gamma(4.0, (20_000, 17, 1)) / 2 - 2
+    theta, theta_q = torch.tensor(gamma[:, 0]), torch.tensor(width * gamma[:, 1:] + shift)
+    x = torch.randn(20_000, 1, generator=stream(0, "skewed x"), dtype=torch.double)
+    test = moments(Calibration(theta, x, theta_q), Nearest((1.0,)), Exchange(1))
+    table = test(Draws(torch.zeros(1))).directions
+    np.testing.assert_allclose(table.bias[0], shift / width, atol=0.02)
+    np.testing.assert_allclose(table.dispersion[0], width, rtol=0.02)
+
+
 def test_errors_in_parameters_through_the_flow(gaussian):
     flow = gaussian(width=1.2, shift=0.2)
     latent = flow.calibration(20_000).to_latent(flow)

@@ -105,3 +105,11 @@ def test_an_error_that_leaves_nothing():
     q = Perturbed(ConjugateGaussian(), Drop(0, below=50.0))
     with pytest.raises(ValueError, match="error: expected one that keeps some draws"):
         q.draws(X_O[None], 1, stream(0, "x"))
+
+
+def test_draws_where_nothing_is_wrong_there():
+    model = ConjugateGaussian(2, 2)
+    q = Perturbed(model, Shift(1.0), region=lambda x: x[:, 0] > 100)
+    x = torch.zeros(3, 2)
+    right, same = (p.draws(x, 5, stream(0, "draws")) for p in (model, q))
+    assert torch.equal(right, same)

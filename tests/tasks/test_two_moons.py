@@ -30,3 +30,11 @@ def test_both_moons_are_there():
     x_o = TwoMoons().observations.x[0]
     theta = TwoMoons().posterior(x_o, 4000, stream(0, "moons")).theta
     assert 0.45 < float((theta.sum(1) > 0).float().mean()) < 0.55
+
+
+def test_an_observation_at_the_edge_of_the_prior():
+    """Produced by the prior, where one proposal in two thousand is accepted."""
+    x = [0.3774854242801666, -1.1384692192077637]
+    found = TwoMoons().posterior(x, 8, torch.Generator().manual_seed(0))
+    assert found.theta.shape == (8, 2)
+    assert found.acceptance < 1e-2

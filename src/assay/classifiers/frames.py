@@ -103,7 +103,7 @@ class Conditional:
         """One, x and random Fourier features of it, with shape (b, 1 + d + n)."""
         frequencies, phases = waves(self.n, self.reach, x.shape[1], "frame")
         cosines = (x @ frequencies.to(x) + phases.to(x)).cos()
-        return torch.cat([torch.ones_like(x[:, :1]), x, math.sqrt(2 / self.n) * cosines], 1)
+        return torch.cat([x.new_ones(len(x), 1), x, math.sqrt(2 / self.n) * cosines], 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,5 +212,5 @@ class Quantities:
 def waves(n: int, length: float, width: int, *key: int | str) -> tuple[Tensor, Tensor]:
     """Frequencies (width, n) of typical length, and phases (n,); the same whenever asked."""
     generator = stream(0, "waves", n, width, *key)
-    frequencies = torch.randn(width, n, generator=generator) * length / math.sqrt(width)
+    frequencies = torch.randn(width, n, generator=generator) * length / math.sqrt(max(1, width))
     return frequencies, 2 * math.pi * torch.rand(n, generator=generator)

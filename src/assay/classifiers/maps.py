@@ -143,7 +143,7 @@ class ProductMap:
         u, scaled = self.bank.bank(self.framed(theta, x)), self.scaling.x(x)
         frequencies, phases = waves(self.bank.n, self.bank.reach, x.shape[1], "product")
         cosines = math.sqrt(2) * (scaled @ frequencies.to(scaled) + phases.to(scaled)).cos_()
-        factors = torch.cat([torch.ones_like(scaled[:, :1]), cosines], 1)
+        factors = torch.cat([scaled.new_ones(len(scaled), 1), cosines], 1)
         return (u[..., None] * factors[:, None, None]).flatten(2)
 
 

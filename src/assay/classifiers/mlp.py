@@ -159,7 +159,7 @@ def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: tqdm) 
     batches = len(x) // sets
     widths = recipe._widths(scaling)
     initial = _initial((scaling.width, *recipe.hidden, 1), widths, seed).to(x.device)
-    stack = _Stack(initial, widths, len(copies), sets * (1 + copies.odds))
+    stack = _Stack(initial, widths, len(copies), sets * copies.size)
     optimizer = AdamW([stack.parameter], lr=recipe.rate, weight_decay=recipe.decay, foreach=False)
     rates = iter(_cycle(recipe.epochs * batches))
     for epoch in range(recipe.epochs):
@@ -185,7 +185,7 @@ def _cycle(steps: int) -> list[float]:
 
 
 def _batches(
-    inputs: Tensor, labels: Tensor, odds: int, rows: int
+    inputs: Tensor, labels: Tensor, odds: float, rows: int
 ) -> tuple[tuple[Tensor, ...], ...]:
     """Inputs, labels and loss weights of a block, batch by batch; both classes weigh the same."""
     share = 0.5 * (1 + odds) / rows
@@ -263,7 +263,7 @@ class _Stack:
 
 def _chunk_size(copies: Copies, sets: int, widths: tuple[int, ...], workers: int) -> int:
     """How many copies fit into the cache, or into a share of a GPU's memory."""
-    rows = sets * (1 + copies.odds)
+    rows = sets * copies.size
     weights = sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(widths))
     each = 4 * (rows * (sum(widths) + max(widths[1:])) + 4 * weights)
     room = CPU_BYTES if copies.x.device.type == "cpu" else GPU_BYTES

@@ -19,24 +19,27 @@ the nulls as for the data, so that nothing is tuned on real labels alone. The pr
 are shown are those of the view with the least estimated risk, chosen for each copy on its own.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..coordinates import Whitened
-from ..copies import Copies, Feature, Sums
+from ..copies import Copies, Feature, Relabelled, Sums
 from ..door import check_kind, check_number
 from ..nulls import Exchange
 from .frames import Conditional, Frame, Pooled, Within
 from .maps import Bank, Joint
 from .scaling import Scaling
 
-__all__ = ["Ridge", "Surface", "Surfaces"]
+__all__ = ["LocalSurfaces", "Ridge", "Surface", "Surfaces"]
 
 BANDWIDTHS = (0.5, 1.0, 2.0)
+
+# Statistics (o, H + 1) of scores (o, H + 1, s).
+Statistics = Callable[[Tensor], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,27 @@ class Ridge:
         found = (_surface(*pair, self.penalties) for pair in zip(maps, sums, strict=True))
         return Surfaces(tuple(found))
 
+    def refit(
+        self, fitted: "Surfaces", copies: Relabelled, near: Tensor
+    ) -> "Surfaces | LocalSurfaces":
+        """Fits copies that differ from the data near x_o only, from a fit of the data.
+
+        Nothing but the contrasts of the sets near x_o has to be summed again.
+
+        Args:
+            fitted: The data's fit, first of any copies.
+            copies: The data and its nulls.
+            near: The sets near x_o at c sizes, with shape (c, n); copies differ in the last.
+        """
+        features = [surface.feature for surface in fitted.surfaces]
+        sums = [copies.subset(rows.nonzero().flatten()).sums(features) for rows in near]
+        shares = near.double().mean(1).tolist()
+        whole = fitted.moved(sums[-1], shares[-1])
+        if len(near) == 1:
+            return whole
+        pairs = zip(sums, shares, strict=True)
+        return LocalSurfaces(whole, tuple(whole.without(part, share) for part, share in pairs))
+
 
 @dataclass(frozen=True, eq=False)
 class Surface:
@@ -121,6 +145,17 @@ class Surface:
         """Weights (H + 1, p) along the eigenvectors."""
         return 0.25 * self.contrasts / (self.values + penalty * self.values.mean())
 
+    def moved(self, near: Sums, share: float) -> "Surface":
+        """The fit of copies that differ from the data in a share of the sets, with their sums."""
+        along = near.contrasts @ self.axes.double()
+        moved = self.contrasts[:1] + share * (along - along[:1])
+        return replace(self, contrasts=moved.to(self.contrasts))
+
+    def without(self, near: Sums, share: float) -> "Surface":
+        """The fit of the same copies without a share of the sets, with their sums."""
+        along = near.contrasts @ self.axes.double()
+        return replace(self, contrasts=(self.contrasts - share * along).to(self.contrasts))
+
     def risks(self, penalty: float) -> Tensor:
         r"""Estimated risks (H + 1,) of all copies, in the manner of Mallows.
 
@@ -146,7 +181,7 @@ class Surfaces:
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s), for each copy from the view of the least risk."""
-        pairs = [(surface, penalty) for surface in self.surfaces for penalty in surface.penalties]
+        pairs = [(surface, penalty) for surface in self._shown for penalty in surface.penalties]
         best = torch.stack([surface.risks(penalty) for surface, penalty in pairs]).argmin(0)
         found = theta.new_empty(len(theta), len(best), theta.shape[1])
         for i, (surface, penalty) in enumerate(pairs):
@@ -155,6 +190,27 @@ class Surfaces:
                 fits = surface.weights(penalty)[chosen] @ surface.along(theta, x).mT
                 found[:, chosen] = (0.5 + fits).to(found)
         return found.clamp_(0, 1)
+
+    @property
+    def _shown(self) -> list[Surface]:
+        """Fits that mean the same for the many draws at x_o as for the sets they were fitted to.
+
+        Coordinates within a set do not: those of a truth among few draws are never far out.
+        """
+        found = [
+            s for s in self.surfaces if not isinstance(getattr(s.feature, "framed", 0), Within)
+        ]
+        return found or list(self.surfaces)
+
+    def moved(self, near: list[Sums], share: float) -> "Surfaces":
+        """Fits of copies that differ from the data in a share of the sets, with their sums."""
+        pairs = zip(self.surfaces, near, strict=True)
+        return Surfaces(tuple(surface.moved(sums, share) for surface, sums in pairs))
+
+    def without(self, near: list[Sums], share: float) -> "Surfaces":
+        """Fits of the same copies without a share of the sets, with their sums."""
+        pairs = zip(self.surfaces, near, strict=True)
+        return Surfaces(tuple(surface.without(sums, share) for surface, sums in pairs))
 
     def views(self, theta: Tensor, x: Tensor) -> Iterator[Tensor]:
         """Least-squares fits (o, H + 1, s) of every bank and penalty, not cut to [0, 1].
@@ -168,6 +224,32 @@ class Surfaces:
             centred = along - along.mean(1, keepdim=True)
             for penalty in surface.penalties:
                 yield 0.5 + surface.weights(penalty) @ centred.mT
+
+
+@dataclass(frozen=True, eq=False)
+class LocalSurfaces:
+    """Fits of copies that differ from the data near x_o, at several sizes of what is near.
+
+    Args:
+        whole: The fits.
+        without: The same without the sets of each size.
+    """
+
+    whole: Surfaces
+    without: tuple[Surfaces, ...]
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Class-1 probabilities (o, H + 1, s), for each copy from the view of the least risk."""
+        return self.whole(theta, x)
+
+    def statistics(self, statistic: Statistics, theta: Tensor, x: Tensor) -> list[np.ndarray]:
+        """What the sets of each size add to a statistic (o, H + 1), for every view."""
+        whole = [statistic(view) for view in self.whole.views(theta, x)]
+        return [
+            there - statistic(view)
+            for part in self.without
+            for there, view in zip(whole, part.views(theta, x), strict=True)
+        ]
 
 
 def _surface(feature: Feature, sums: Sums, penalties: tuple[float, ...]) -> Surface:
@@ -192,7 +274,8 @@ def _surface(feature: Feature, sums: Sums, penalties: tuple[float, ...]) -> Surf
 
 def _default(copies: Copies, scaling: Scaling) -> tuple[Bank, ...]:
     frames: list[Frame] = [Pooled()]
-    if copies.base is None:
+    # Without x all sets are alike, and no frame but that of the pool tells anything new.
+    if copies.base is None and copies.x.shape[1]:
         frames.append(Conditional())
         if copies.odds >= len(scaling.location) + 2:
             frames.append(Within(Whitened()))

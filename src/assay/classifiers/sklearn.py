@@ -52,11 +52,13 @@ class Sklearn:
 
     def fit(self, copies: Copies, seed: int) -> "Estimators":
         """Fits one clone for each copy."""
-        weights = {k: v for k, v in self.estimator.get_params().items() if "class_weight" in k}
-        if copies.odds > 1 and any(value is not None for value in weights.values()):
+        given = self.estimator.get_params()
+        weights = {k: v for k, v in given.items() if k.endswith(("class_weight", "priors"))}
+        if copies.odds != 1 and any(value is not None for value in weights.values()):
             raise ValueError(
-                f"estimator: expected no class weights with {copies.odds} draws of q for each "
-                f"truth, since probabilities are brought to even odds here; got {weights}."
+                f"estimator: expected no class weights with {copies.odds:g} draws of q for each "
+                "truth, nor priors, since probabilities are brought to even odds here; got "
+                f"{weights}."
             )
         estimator = _seeded(self.estimator, seed)
         jobs = ((estimator, *_table(copies, i)) for i in range(len(copies)))
@@ -75,7 +77,7 @@ class Estimators:
     """
 
     estimators: tuple[Any, ...]
-    odds: int
+    odds: float
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""

@@ -39,7 +39,7 @@ from ..results import Tested
 from ..samples import Calibration
 from ..version import versions
 
-__all__ = ["DivergenceResult", "divergence"]
+__all__ = ["DivergenceResult", "divergence", "gains", "picked"]
 
 GLOBAL = "q(theta | x) = p(theta | x) at almost every x"
 # Probabilities are kept this far from 0 and 1, where a log-score would be infinite.
@@ -88,7 +88,7 @@ def divergence(
     truths = [copies.relabelled(h).byte().argmax(1) for h in copies.which]
     log_score, ranks = _log_scores(d), _ranks(d)
     statistics = torch.stack([_means(values, truths) for values in (log_score, ranks)])
-    kl, js = _estimate(_picked(log_score, truths[0])), _estimate(_binary(d, truths[0]))
+    kl, js = _estimate(picked(log_score, truths[0])), _estimate(_binary(d, truths[0]))
     settings = {
         "test": "discriminative calibration",
         **calibration.summary,
@@ -164,6 +164,16 @@ class DivergenceResult(Tested):
         )
 
 
+def gains(scores: Scores, copies: Relabelled) -> Tensor:
+    """What a score gains over guessing (n, r) if a member were the truth, in nats.
+
+    Args:
+        scores: A fitted classifier, whose first copy is asked.
+        copies: The sets.
+    """
+    return _log_scores(_probabilities(scores, copies))
+
+
 def _probabilities(scores: Scores, copies: Relabelled) -> Tensor:
     """Class-1 probabilities (n, r) of all members, in double precision."""
     parts = zip(copies.members.split(STEP), copies.x.split(STEP), strict=True)
@@ -189,18 +199,18 @@ def _ranks(d: Tensor) -> Tensor:
 def _binary(d: Tensor, truth: Tensor) -> Tensor:
     """The binary log-score (n,) at even odds plus log 2."""
     log_q = torch.log1p(-d)
-    others = (log_q.sum(1) - _picked(log_q, truth)) / (d.shape[1] - 1)
-    return (_picked(d.log(), truth) + others) / 2 + math.log(2)
+    others = (log_q.sum(1) - picked(log_q, truth)) / (d.shape[1] - 1)
+    return (picked(d.log(), truth) + others) / 2 + math.log(2)
 
 
-def _picked(values: Tensor, truth: Tensor) -> Tensor:
+def picked(values: Tensor, truth: Tensor) -> Tensor:
     """The values (n,) of the members that play the truth."""
     return values.gather(1, truth.cpu()[:, None])[:, 0]
 
 
 def _means(values: Tensor, truths: list[Tensor]) -> Tensor:
     """Means (H + 1,) over the truths of every copy."""
-    return torch.stack([_picked(values, truth).mean() for truth in truths])
+    return torch.stack([picked(values, truth).mean() for truth in truths])
 
 
 def _estimate(values: Tensor) -> tuple[np.ndarray, np.ndarray]:

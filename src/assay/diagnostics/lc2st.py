@@ -15,6 +15,7 @@ Approximations in Simulation-Based Inference*, Algorithms 1 to 4.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from torch import Tensor
 from ..classifiers.mlp import MLP
 from ..copies import Classifier, Scores, views
 from ..door import check_kind
+from ..health import Health, health
 from ..nulls import Exchange, KnownBase, Null
 from ..randomness import Seed, seed_of
 from ..results import LocalResult, combined
@@ -66,6 +68,10 @@ def lc2st(
     check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
     classifier = MLP() if classifier is None else classifier
     check_kind("classifier", classifier, "a classifier such as MLP()", "fit")
+    calibration = calibration.sorted()
+    # One that is chosen for the calibration is chosen now, for all of its fits.
+    choose = getattr(classifier, "choose", None)
+    classifier = classifier if choose is None else choose(calibration)
     if null is None:
         default = Exchange() if calibration.base is None else KnownBase()
         null = getattr(classifier, "null", default)
@@ -73,7 +79,6 @@ def lc2st(
     if not callable(statistic):
         raise TypeError(f"statistic: expected a function such as mse0; got {statistic!r}.")
     seed = seed_of(seed)
-    calibration = calibration.sorted()
     scores = null.train(calibration, classifier, seed)
     return LC2ST(calibration, classifier, null, statistic, seed, scores)
 
@@ -119,7 +124,17 @@ class LC2ST:
             theta=theta,
             hypothesis=self.null.hypothesis,
             settings=self.settings,
+            family=self.null.family,
+            surroundings=self.calibration.surroundings(observed.place),
         )
+
+    def again(self, calibration: Calibration) -> "LC2ST":
+        """The same recipe on another calibration.
+
+        Args:
+            calibration: The calibration.
+        """
+        return lc2st(calibration, self.classifier, self.null, self.statistic, self.seed)
 
     def _scored(self, observed: Observed) -> tuple[np.ndarray, np.ndarray]:
         """Statistics (o, H + 1) and probabilities (o, H + 1, s), one observation at a time."""
@@ -130,16 +145,32 @@ class LC2ST:
 
     def _scored_at(self, draws: Tensor, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Statistics (1, H + 1) and probabilities (1, H + 1, s) at one observation."""
-        probabilities = self._checked(self.scores(draws, features), draws)
+        # Nulls that depend on x_o are fitted now.
+        fit = getattr(self.scores, "at", None)
+        scores: Scores = self.scores if fit is None else fit(features[0])
+        probabilities = self._checked(scores(draws, features), draws)
         if not ((probabilities >= 0) & (probabilities <= 1)).all():
             raise ValueError(
                 "classifier: expected probabilities between 0 and 1; got "
                 f"{np.min(probabilities)} to {np.max(probabilities)}."
             )
-        if not hasattr(self.scores, "views"):
-            return self._statistics(probabilities), probabilities
-        each = (self._checked(view, draws) for view in views(self.scores, draws, features))
-        return combined(np.stack([self._statistics(view) for view in each])), probabilities
+        statistics = self._each(scores, probabilities, draws, features)
+        return combined(np.stack(statistics)), probabilities
+
+    def _each(
+        self, scores: Scores, probabilities: np.ndarray, draws: Tensor, features: Tensor
+    ) -> list[np.ndarray]:
+        """Statistics (1, H + 1) of each of the classifiers that scores consist of."""
+
+        def statistic(view: Tensor) -> np.ndarray:
+            return self._statistics(self._checked(view, draws))
+
+        several = getattr(scores, "statistics", None)
+        if several is not None:
+            return list(several(statistic, draws, features))
+        if not hasattr(scores, "views"):
+            return [self._statistics(probabilities)]
+        return [statistic(view) for view in views(scores, draws, features)]
 
     def _checked(self, scores: Tensor, draws: Tensor) -> np.ndarray:
         """Scores (1, H + 1, s), which a classifier of whatever origin must give."""
@@ -166,6 +197,14 @@ class LC2ST:
             )
         return found
 
+    @cached_property
+    def health(self) -> Health:
+        """Whether the classifier's probabilities can be believed, on pairs it has not seen.
+
+        It is trained a few times when this is first asked; see :mod:`assay.health`.
+        """
+        return health(self.calibration, self.classifier, self.null, seed=self.seed)
+
     @property
     def settings(self) -> dict[str, Any]:
         """The settings and versions that made this test, as plain values."""
@@ -174,6 +213,7 @@ class LC2ST:
             **self.calibration.summary,
             "classifier": repr(self.classifier),
             "null": repr(self.null),
+            "scope": self.null.scope,
             "statistic": getattr(self.statistic, "__name__", repr(self.statistic)),
             "combined": hasattr(self.scores, "views"),
             "seed": self.seed,

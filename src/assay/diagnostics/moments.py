@@ -16,11 +16,12 @@ p-value is exact for the neighbourhood alone: nothing leaks in.
 together by their own mean and covariance, features are centred within each set, and the null
 exchanges which member plays the truth. This is exact for any sampler.
 
-The averages of the first two orders are themselves the local bias, dispersion and correlation.
+The averages of the first two orders are themselves the local bias, dispersion and correlation;
+how often the regions of q contain the truth near x_o is told beside them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -35,12 +36,13 @@ from ..classifiers.features import BANKS, MOST_FEATURES, Hermite, Latent
 from ..coordinates import Coordinates, Whitened
 from ..door import check_kind
 from ..neighbourhoods import Nearest, Where
-from ..nulls import Exchange, KnownBase
+from ..nulls import Exchange, KnownBase, LocalExchange
 from ..randomness import Seed, seed_of
-from ..results import MomentResult, MomentTable
+from ..results import LEVELS, MomentResult, MomentTable, RegionCoverage, Tail
 from ..samples import Calibration, Draws, Place
 from ..version import versions
 from ..workers import spread_over
+from .local_coverage import Balls, Ellipsoids, Shells, residuals, shares_inside, tail
 
 __all__ = ["Moments", "moments"]
 
@@ -48,6 +50,10 @@ __all__ = ["Moments", "moments"]
 FARTHEST = 8.0
 # Rows that are summed over at a time, so that a million of them need little memory.
 STEP = 2**14
+# Draws for each unknown of an affine map between latents and parameters.
+NEIGHBOURS = 3
+# Draws for each feature from which on least squares are steadier than means of products.
+PER_FEATURE = 4
 
 # Features (rows, p) of a bank, for the i-th step of rows.
 Step = Callable[[int, int], Tensor]
@@ -56,7 +62,7 @@ Step = Callable[[int, int], Tensor]
 def moments(
     calibration: Calibration,
     where: Where | None = None,
-    null: KnownBase | Exchange | None = None,
+    null: KnownBase | Exchange | LocalExchange | None = None,
     banks: tuple[Latent, ...] | Latent = BANKS,
     coordinates: Coordinates | None = None,
     seed: Seed = 0,
@@ -68,7 +74,8 @@ def moments(
         where: Weights around x_o: :class:`~assay.neighbourhoods.Nearest` by default, exact for the
             neighbourhood, or :class:`~assay.neighbourhoods.Smooth` over all points.
         null: How null copies are made; by default :class:`assay.KnownBase` in latent space and
-            :class:`assay.Exchange` for draws.
+            :class:`assay.Exchange` for draws. :class:`assay.LocalExchange` is these with its own
+            neighbourhood for `where`.
         banks: Banks of features.
         coordinates: What stands in for latents where there are draws:
             :class:`~assay.coordinates.Whitened` by default, or
@@ -85,6 +92,12 @@ def moments(
         array([1.4, 1.4])
     """
     check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    if isinstance(null, LocalExchange):
+        if where is not None and where != null.where:
+            raise ValueError(
+                f"where: expected None, since {null!r} says what is near; got {where!r}."
+            )
+        where, null = null.where, null.like(calibration)
     where = Nearest() if where is None else where
     coordinates = Whitened() if coordinates is None else coordinates
     check_kind("where", where, "weights such as Nearest()", "weights", "hypothesis")
@@ -162,6 +175,7 @@ class Moments:
             )
         pairs = _pairs(weights)
         axis = 0 if place.single else slice(None)
+        directions, region, beyond = self._directions(weights)
         parameters = self._parameters(weights, draws)
         return MomentResult(
             statistic=data.max(1)[axis],
@@ -169,10 +183,14 @@ class Moments:
             approximation=_approximation(squares[0], means, degrees)[axis],
             pairs=pairs[axis],
             x=place.x.cpu().numpy()[axis],
-            directions=_each([self._directions(weights)], lambda v: v[0][axis]),
+            directions=_each([directions], lambda v: v[0][axis]),
             parameters=None if parameters is None else _each([parameters], lambda v: v[0][axis]),
             hypothesis=self.where.hypothesis(float(pairs.max()) / len(self.calibration)),
             settings=self.settings,
+            family=self.where.family,
+            surroundings=self.calibration.surroundings(place),
+            region=RegionCoverage(*(part[axis] for part in region)),
+            tail=Tail(beyond.count[axis], beyond.truths[axis], beyond.share),
         )
 
     def surprises(self, draws: Draws) -> np.ndarray:
@@ -184,6 +202,14 @@ class Moments:
         check_kind("draws", draws, "Draws(x_o)", "x", "theta")
         squares = self._squares(self._weights(self.calibration.place(draws)), slice(1, None))
         return _surprise(squares, *self._source.laws(self.banks))
+
+    def again(self, calibration: Calibration) -> "Moments":
+        """The same recipe on another calibration.
+
+        Args:
+            calibration: The calibration.
+        """
+        return replace(self, calibration=calibration.sorted())
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -232,34 +258,47 @@ class Moments:
         shape = len(copies), *weights.shape[:2], len(self.banks)
         return lengths.reshape(shape).double().cpu().numpy()
 
-    def _directions(self, weights: Tensor) -> MomentTable:
-        """Errors of q in latent directions, or in parameters where there are draws."""
-        z, second, fourth = (part.to(weights) for part in self._source.residuals())
+    def _directions(self, weights: Tensor) -> tuple[MomentTable, tuple[np.ndarray, ...], Tail]:
+        """Errors of q in latent directions, or in parameters where there are draws.
+
+        With the coverage of its regions (o, c, l), with error and null, and its tail.
+        """
+        z, null = self._source.residuals(weights)
         correlated = self.calibration.base is not None
-        return _table(weights, z, z.square(), (second, fourth), correlated=correlated)
+        table = _table(weights, z, z.square(), null, correlated=correlated)
+        near = (weights != 0).any(1).any(0).nonzero().flatten()
+        shells, around = self._source.shells(near), weights[..., near]
+        inside = shares_inside(shells, around)
+        region = tuple(part[:, :, -1] for part in inside)
+        return _with_intervals(table, inside), region, tail(shells, around)
 
     def _parameters(self, weights: Tensor, draws: Draws) -> MomentTable | None:
         r"""Errors of q in parameters, to second order in the Hermite functions.
 
         Near x_o the truth has density :math:`q (1 + \sum_\alpha c_\alpha h_\alpha(z))` with
         :math:`c_\alpha` the local mean of :math:`h_\alpha`, so that a mean of :math:`f(\theta)` is
-        moved by the local mean of :math:`\sum_\alpha E_q[f h_\alpha] h_\alpha(z)`.
+        moved by the local mean of :math:`\sum_\alpha E_q[f h_\alpha] h_\alpha(z)`. Intervals are
+        those of q at x_o, with the latents of the truths carried there (see :func:`_carried`).
         """
         if self.calibration.flow is None:
             return None
         observed = self.calibration.observe(draws, self.seed)
         assert observed.theta is not None
-        z, *null = (part.to(weights) for part in self._source.residuals())
+        z, null = self._source.residuals(weights)
         local = torch.cat([Hermite(1)(z), Hermite(2)(z)], 1)
         there = torch.cat([Hermite(1)(observed.draws), Hermite(2)(observed.draws)], 2)
         theta = observed.theta - observed.theta.mean(1, keepdim=True)
         theta = (theta / theta.std(1, keepdim=True)).to(there)
         tables = []
         for i in range(len(theta)):
-            first, second = (f.mT @ there[i] / len(f) for f in (theta[i], theta[i] ** 2))
-            moved, widened = local @ first.mT, 1 + local @ second.mT
+            first, second = (_projected(f, there[i]) for f in (theta[i], theta[i] ** 2))
+            # In units of what the projection itself takes for the variance of q.
+            unit = second[0].clamp_min(0.5)
+            moved, widened = local @ (first[1:] / unit.sqrt()), 1 + local @ (second[1:] / unit)
             around = weights[i : i + 1]
-            tables.append(_table(around, moved, widened, (null[0], null[1]), correlated=False))
+            table = _table(around, moved, widened, null, correlated=False)
+            inside = _carried_inside(around, z, observed.draws[i].to(z), theta[i].to(z))
+            tables.append(_with_intervals(table, inside))
         return _each(tables, np.concatenate)
 
 
@@ -275,10 +314,14 @@ class _Latents:
         """Mean, and degrees of freedom, of the squared length of each bank's sum."""
         return _laws([bank.spread(self.calibration.m) for bank in banks])
 
-    def residuals(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What is standard normal if q is right (n, m), and its moments of order 2 and 4 then."""
-        z = self.calibration.theta
-        return z, torch.ones_like(z), torch.full_like(z, 3.0)
+    def residuals(self, like: Tensor) -> tuple[Tensor, "_Null"]:
+        """What is standard normal if q is right (n, m), and what it would be then."""
+        z = self.calibration.theta.to(like)
+        return z, _Null(torch.zeros_like(z), torch.ones_like(z), torch.full_like(z, 3.0), 0.0)
+
+    def shells(self, near: Tensor) -> Shells:
+        """Regions of q at some points."""
+        return Balls(self.calibration.theta[near])
 
     def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], Step]:
         """Features (rows, p) for the truths of copy h."""
@@ -313,26 +356,24 @@ class _Sets:
             spreads.append((float(covariance.trace()), float(covariance.square().sum())))
         return _laws(spreads)
 
-    def residuals(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Truths in standard deviations of the draws (n, m), and moments of order 2 and 4.
+    def residuals(self, like: Tensor) -> tuple[Tensor, "_Null"]:
+        """Truths in standard deviations of the draws (n, m), and what they would be.
 
-        The moments are those of all members, each against the rest of its set: what the truth's
-        would be if q were right, whatever the shape of q and the number of draws.
+        That is told by all members, each against the rest of its set, whatever the shape of q and
+        the number of draws.
         """
         theta, theta_q = self.calibration.theta, self.calibration.theta_q
         assert theta_q is not None
-        members = torch.cat([theta[:, None], theta_q], 1)
-        k = theta_q.shape[1]
-        centred = members - members.mean(1, keepdim=True)
-        total = centred.square().sum(1, keepdim=True)
-        # Mean and variance of the others: their sum is minus one's own.
-        variance = (total - centred.square() * (1 + 1 / k)).clamp_min(0) / (k - 1)
-        # A set without variation, or a member far from k identical ones, tells nothing.
-        least = torch.finfo(theta.dtype).eps * total / k
-        scale = torch.maximum(variance, least).sqrt()
-        residuals = centred * (1 + 1 / k) / torch.where(scale > 0, scale, torch.ones_like(scale))
-        squares = residuals.square()
-        return residuals[:, 0], squares.mean(1), squares.square().mean(1)
+        found = residuals(torch.cat([theta[:, None], theta_q], 1)).to(like)
+        squares = found.square()
+        parts = (found.mean(1), squares.mean(1), squares.square().mean(1))
+        return found[:, 0], _Null(*parts, 1 / theta_q.shape[1])
+
+    def shells(self, near: Tensor) -> Shells:
+        """Regions of q at some points."""
+        theta, theta_q = self.calibration.theta, self.calibration.theta_q
+        assert theta_q is not None
+        return Ellipsoids(theta[near], theta_q[near], self.coordinates)
 
     def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], Step]:
         """Features (rows, p) for the truths of copy h, centred within sets."""
@@ -399,39 +440,140 @@ def _pairs(weights: Tensor) -> np.ndarray:
     return (weights.sum(2).square() / weights.square().sum(2)).double().cpu().numpy()
 
 
-def _table(
-    weights: Tensor, z: Tensor, square: Tensor, null: tuple[Tensor, Tensor], *, correlated: bool
-) -> MomentTable:
-    """Bias, dispersion and correlation from local means of z (n, m) and of its square.
+@dataclass(frozen=True, eq=False)
+class _Null:
+    """What residuals of truths would be if q were right.
 
-    In units of what z would have if q were right, by its null moments of order 2 and 4 (n, m).
+    Args:
+        first: Their means, with shape (n, m); not zero where few draws are skewed.
+        second: Their moments of order 2, with shape (n, m).
+        fourth: Their moments of order 4, with shape (n, m).
+        noise: The variance of the mean of draws that residuals are taken from, over that of one.
+    """
+
+    first: Tensor
+    second: Tensor
+    fourth: Tensor
+    noise: float
+
+
+def _table(
+    weights: Tensor, z: Tensor, square: Tensor, null: _Null, *, correlated: bool
+) -> MomentTable:
+    r"""Bias, dispersion and correlation from local means of z (n, m) and of its square.
+
+    Residuals from k draws have :math:`E z = b \, E[\sigma / s]` and :math:`E z^2 = (\rho + b^2 + 1
+    / k) \, E[\sigma^2 / s^2]`, where s is the deviation of the draws and :math:`\rho = 1` if q is
+    right. That gives the last factor, and its power 3/8 is the first
+    where s is nearly lognormal; for normal draws it is right to a thousandth from k = 16 on.
     """
     shares = weights / weights.sum(2, keepdim=True)
     size = 1 / shares.square().sum(2, keepdim=True)
-    unit, fourth = (shares @ null[0]).sqrt(), shares @ null[1]
-    mean, second = (shares @ z) / unit, (shares @ square) / unit.square()
+    second, fourth = shares @ null.second, shares @ null.fourth
+    inflated = (second / (1 + null.noise)).clamp_min(1e-30)
+    unit = inflated.clamp_min(1) ** 0.375
+    first = (shares @ null.first) / unit
+    mean = (shares @ z) / unit - first
+    total = (shares @ square) / inflated
     mean_square = shares.square() @ z.square() / unit.square()
     mean_error = (mean_square - mean.square() / size).clamp_min(0).sqrt()
-    second_error = shares.square() @ square.square() / unit**4 - second.square() / size
-    variance = (second - mean.square()).clamp_min(1e-6)
+    # The mean of skewed draws goes with their deviation, by as much as it moves residuals.
+    variance = (total - null.noise - mean.square() - 4 * mean * first).clamp_min(1e-6)
     dispersion = variance.rsqrt()
+    # The variance moves with z^2 - 2 E[z] z.
+    cross = shares.square() @ (square * z) / (inflated * unit)
+    moves = shares.square() @ square.square() / inflated.square() - 4 * mean * cross
+    moves = moves + 4 * mean.square() * mean_square - (total - 2 * mean.square()).square() / size
     found = {
         "bias": -mean,
         "bias_error": mean_error,
-        "bias_null": size.rsqrt().expand_as(mean),
+        "bias_null": (second / size).sqrt() / unit,
         "dispersion": dispersion,
-        "dispersion_error": 0.5 * dispersion / variance * second_error.clamp_min(0).sqrt(),
-        "dispersion_null": 0.5 * ((fourth / unit**4 - 1).clamp_min(0) / size).sqrt(),
+        "dispersion_error": 0.5 * dispersion / variance * moves.clamp_min(0).sqrt(),
+        "dispersion_null": 0.5
+        * (1 + null.noise)
+        * ((fourth / second.square() - 1).clamp_min(0) / size).sqrt(),
     }
     if correlated:
         products = shares @ (z[:, :, None] * z[:, None]).flatten(1)
         products = products.unflatten(2, (z.shape[1], z.shape[1]))
-        products = products / (unit[..., :, None] * unit[..., None, :])
         centred = products - mean[..., :, None] * mean[..., None, :]
         found["correlation"] = centred * dispersion[..., :, None] * dispersion[..., None, :]
         found["correlation_null"] = size.rsqrt()[..., None]
     plain: dict[str, Any] = {"correlation": None, "correlation_null": None}
     return MomentTable(**plain | {k: v.double().cpu().numpy() for k, v in found.items()})
+
+
+def _projected(values: Tensor, features: Tensor) -> Tensor:
+    """Coefficients (1 + p, j) of values (s, j) at draws of q in features (s, p) and a constant.
+
+    Least squares leave only the noise of what the features do not explain; with too few draws for
+    them, means of products take their place, for the features are orthonormal under q.
+    """
+    s, p = features.shape
+    if s < PER_FEATURE * (1 + p):
+        return torch.cat([values.mean(0, keepdim=True), features.mT @ values / s])
+    rows = torch.cat([torch.ones_like(features[:, :1]), features], 1).double()
+    found: Tensor = torch.linalg.lstsq(rows, values.double()).solution.to(values)
+    return found
+
+
+def _with_intervals(
+    table: MomentTable, inside: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> MomentTable:
+    """A table with the coverage of intervals (o, c, m, l), the error of it, and its null."""
+    m = table.bias.shape[-1]
+    names = ("intervals", "intervals_error", "intervals_null")
+    return replace(table, **{k: v[:, :, :m] for k, v in zip(names, inside, strict=True)})
+
+
+def _carried_inside(
+    weights: Tensor, z: Tensor, draws: Tensor, theta: Tensor
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How often intervals of q at x_o hold truths carried there (1, c, m, l), error and null.
+
+    Args:
+        weights: Weights of the calibration points around x_o, with shape (1, c, n).
+        z: Latents of the truths, with shape (n, m).
+        draws: Latents of draws of q at x_o, with shape (s, m).
+        theta: The same in parameters, with shape (s, m).
+    """
+    near = (weights[0] != 0).any(0).nonzero().flatten()
+    carried = _carried(z[near], draws, theta)
+    levels = torch.tensor(LEVELS).to(theta)
+    lower, upper = (theta.quantile((1 + sign * levels) / 2, dim=0).mT for sign in (-1, 1))
+    inside = ((carried[..., None] >= lower) & (carried[..., None] <= upper)).to(weights)
+    shares = (weights / weights.sum(2, keepdim=True))[..., near]
+    mean = torch.einsum("ocn,njl->ocjl", shares, inside)
+    squares = shares.square().sum(2)[..., None, None]
+    spread = torch.einsum("ocn,njl->ocjl", shares.square(), inside) - mean.square() * squares
+    # The edges of an interval are those of so many draws.
+    edges = levels * (1 - levels) / len(theta)
+    error = (spread.clamp_min(0) + edges).sqrt()
+    null = (levels * (1 - levels) * squares + edges).sqrt().expand_as(mean)
+    share, errors, nulls = (part.double().cpu().numpy() for part in (mean, error, null))
+    return share, errors, nulls
+
+
+def _carried(z: Tensor, draws: Tensor, theta: Tensor) -> Tensor:
+    """Parameters (n, m) at x_o of latents (n, m), by affine maps through the nearest draws.
+
+    A flow tells latents of parameters only; the other way, its draws at x_o are interpolated.
+
+    Args:
+        z: The latents.
+        draws: Latents of draws at x_o, with shape (s, m).
+        theta: The same in parameters, with shape (s, m).
+    """
+    near = min(len(draws), NEIGHBOURS * (z.shape[1] + 1))
+    parts = []
+    for some in z.split(STEP):
+        index = torch.cdist(some, draws).topk(near, largest=False).indices
+        moved = draws[index] - some[:, None]
+        rows = torch.cat([torch.ones_like(moved[..., :1]), moved], 2)
+        gram = rows.mT @ rows + 1e-4 * torch.eye(rows.shape[2]).to(rows)
+        parts.append(torch.linalg.solve(gram, rows.mT @ theta[index])[:, 0])
+    return torch.cat(parts)
 
 
 def _each(

@@ -1,5 +1,29 @@
 """Pictures of results: a result goes in, ``Axes`` come out; nothing is trained or sampled here."""
 
+from .c2st import null_histogram as null_histogram
+from .coverage import coverage as coverage
+from .effects import effects as effects
+from .health import reliability as reliability
+from .health import roc as roc
+from .levels import levels as levels
+from .power import power as power
 from .pp import pp as pp
+from .ranks import rank_difference as rank_difference
+from .ranks import rank_ecdf as rank_ecdf
+from .ranks import rank_histogram as rank_histogram
+from .trust import trust_map as trust_map
 
-__all__ = ["pp"]
+__all__ = [
+    "coverage",
+    "effects",
+    "levels",
+    "null_histogram",
+    "power",
+    "pp",
+    "rank_difference",
+    "rank_ecdf",
+    "rank_histogram",
+    "reliability",
+    "roc",
+    "trust_map",
+]

@@ -285,6 +285,8 @@ class Perturbed:
         """Draws (n, k, m) at observations (n, d), with NaN for those that are lost."""
         found = self.task.draws(x, k, generator).double()
         wrong = self._wrong(x)
+        if not wrong.any():
+            return found
         mean, deviation = (part[:, None] for part in self.task.moments(x[wrong]))
         u = (found[wrong] - mean) / deviation
         u = self.error.apply(u.flatten(0, 1), generator).reshape(u.shape)

@@ -24,6 +24,10 @@ __all__ = ["TwoMoons"]
 RADIUS, WIDTH, CENTRE = 0.1, 0.01, 0.25
 
 
+# Proposals after which an observation is said to be out of the prior's reach.
+MOST_PROPOSED = 2**22
+
+
 class TwoMoons(Task):
     """Two parameters, two observed numbers, two crescents."""
 
@@ -47,15 +51,17 @@ class TwoMoons(Task):
         The map from parameters to the crescent's points is a reflection and a rotation, which keep
         areas.
         """
-        found, proposed, accepted = [], 0, 0
-        for _ in range(1000):
-            across, along = (_crescent(2 * n, generator).double() - x).unbind(1)
-            sign = 2 * torch.randint(2, (2 * n,), generator=generator) - 1
+        found, proposed, accepted, size = [], 0, 0, 2 * n
+        while proposed < MOST_PROPOSED + 2 * n:
+            across, along = (_crescent(size, generator).double() - x).unbind(1)
+            sign = 2 * torch.randint(2, (size,), generator=generator) - 1
             theta = torch.stack([sign * across + along, sign * across - along], 1) / math.sqrt(2)
             found.append(theta[(across >= 0) & (theta.abs() <= 1).all(1)])
-            proposed, accepted = proposed + 2 * n, accepted + len(found[-1])
+            proposed, accepted = proposed + size, accepted + len(found[-1])
             if accepted >= n:
                 return Exact(torch.cat(found)[:n], accepted / proposed)
+            # At the edge of what the prior can produce hardly anything is accepted.
+            size = min(2 * size, 2**20)
         raise ValueError(
             f"x: expected an observation that the prior can produce; got {x.tolist()}."
         )

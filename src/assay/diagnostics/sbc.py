@@ -1,0 +1,272 @@
+r"""Simulation-based calibration: the ranks of the truth among draws of q, on average over x.
+
+If q is right, the rank of the truth in any quantity :math:`f(\theta, x)` among the k draws of q at
+the same x is uniform on 0..k. By default the quantities are the parameters; functions that depend
+on x as well, such as the log-likelihood, see errors that parameters alone do not. Passing says
+little: q = prior passes for every parameter, and errors at one x may cancel those at another.
+
+The shape of ranks tells the error. With :math:`w = \Phi^{-1}((r + 1/2) / (k + 1))`, which is
+the truth in standard deviations of q if q is Gaussian, :math:`-\bar w` is the bias of q and
+:math:`1 / sd(w)` its width over that of the truth.
+
+References: Talts et al. 2018, *Validating Bayesian Inference Algorithms with Simulation-Based
+Calibration*; Modrák et al. 2023, *Simulation-Based Calibration Checking for Bayesian Computation*;
+Säilynoja, Bürkner and Vehtari 2022, *Graphical test for discrete uniformity*.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.special
+import scipy.stats
+
+from ..door import check_kind, check_number
+from ..randomness import Seed, seed_of
+from ..ranks import Chance, Quantity, ranked
+from ..results import Tested, adjusted
+from ..samples import Calibration
+from ..uniformity import (
+    Cells,
+    Compared,
+    RankCurve,
+    UniformRanks,
+    bins,
+    chi_square,
+    compared,
+    ks,
+    rank_curve,
+    surprised,
+)
+from ..version import versions
+
+__all__ = ["RankHistogram", "SBCResult", "sbc"]
+
+# With a bias beyond this many standard deviations ranks pile up at one end, whatever the width.
+TELLING = 1.0
+
+
+def sbc(
+    calibration: Calibration,
+    quantities: Mapping[str, Quantity] | None = None,
+    null: UniformRanks | None = None,
+    seed: Seed = 0,
+) -> "SBCResult":
+    """Tests whether q is calibrated, one quantity at a time.
+
+    Args:
+        calibration: Pairs with k draws of q at each x, independent of each other.
+        quantities: Names, and functions of matching rows theta (b, m) and x (b, ...) with values
+            (b,), or their :class:`~assay.ranks.Values`; every parameter by default.
+        null: How many null copies: :class:`~assay.uniformity.UniformRanks` with 999 by default.
+        seed: An int or a generator; it breaks ties and draws the null.
+
+    Returns:
+        Ranks, three tests of their uniformity, and what their shape says.
+
+    Example:
+        >>> theta, noise, *z = torch.randn(11, 500, 1, generator=torch.Generator().manual_seed(0))
+        >>> x = theta + noise
+        >>> narrow = Calibration(theta, x, x[:, None] / 2 + 0.4 * torch.stack(z, 1))
+        >>> result = sbc(narrow)
+        >>> float(result.pvalue[0]) <= 0.05
+        True
+        >>> result.directions[0].split(":")[0]
+        'overconfident'
+    """
+    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    null = UniformRanks() if null is None else null
+    if not isinstance(null, UniformRanks):
+        raise TypeError(f"null: expected UniformRanks(n); got {null!r}.")
+    seed = seed_of(seed)
+    found = ranked(calibration, quantities, seed)
+    cells = Cells.of(np.ones(found.k + 1, int))
+    data = cells.below(found.ranks)
+    own = Chance.of(calibration, seed).seed
+    copies = null.below(len(calibration), cells, own)
+    distance = compared(data, copies, partial(ks, cells=cells))
+    return SBCResult(
+        statistic=distance.statistic,
+        null=distance.null,
+        chi_square=compared(data, copies, partial(chi_square, cells=cells)),
+        envelope=surprised(data, cells, null, own),
+        ranks=found.ranks,
+        k=found.k,
+        names=found.names,
+        hypothesis=null.hypothesis,
+        settings={
+            "test": "SBC",
+            **calibration.summary,
+            "null": repr(null),
+            "seed": seed,
+            **versions(),
+        },
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class RankHistogram:
+    """Counts of ranks in bins, with a null band that holds all bars at once.
+
+    Args:
+        edges: The ranks at which bins begin, and k + 1 at last, with shape (b + 1,).
+        counts: Counts of j quantities, with shape (j, b).
+        expected: What they are on average if q is right, with shape (b,).
+        lower: Lower end of the band, with shape (b,).
+        upper: Its upper end.
+        alpha: One minus the joint coverage of the band, at most.
+    """
+
+    edges: np.ndarray
+    counts: np.ndarray
+    expected: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    alpha: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SBCResult(Tested):
+    r"""What simulation-based calibration found for j quantities.
+
+    Args:
+        statistic: The Kolmogorov-Smirnov distances of ranks from uniform, with shape (j,).
+        null: Their values for the null copies, with shape (j, H).
+        chi_square: The chi-square statistic over bins of ranks, with its null.
+        envelope: The surprise of the whole distribution function, with its null: it is beyond
+            the band of :meth:`ecdf` if and only if its p-value is at most alpha.
+        ranks: The ranks of the truths, from 0 to k, with shape (n, j).
+        k: The number of draws of q at each x.
+        names: Names of the quantities.
+        hypothesis: What a small p-value speaks against.
+        settings: The settings and versions that made it.
+    """
+
+    statistic: np.ndarray
+    null: np.ndarray
+    chi_square: Compared
+    envelope: Compared
+    ranks: np.ndarray
+    k: int
+    names: tuple[str, ...]
+    hypothesis: str
+    settings: Mapping[str, Any]
+
+    @property
+    def adjusted(self) -> np.ndarray:
+        """P-values adjusted for the number of quantities, by Holm, with shape (j,)."""
+        return adjusted(self.pvalue)
+
+    @property
+    def bias(self) -> np.ndarray:
+        """How much too high q is, about, in standard deviations of q, with shape (j,)."""
+        return np.asarray(-self._scores[self.ranks].mean(0))
+
+    @property
+    def bias_null(self) -> float:
+        """The standard deviation of the bias if q is right."""
+        return float(np.sqrt(np.mean(self._scores**2) / len(self.ranks)))
+
+    @property
+    def dispersion(self) -> np.ndarray:
+        """Width of q over that of the truth, about, with shape (j,): above one, q is too wide."""
+        variance = self._scores[self.ranks].var(0) / np.mean(self._scores**2)
+        return np.asarray(1 / np.sqrt(np.maximum(variance, 1e-6)))
+
+    @property
+    def dispersion_null(self) -> float:
+        """The standard deviation of the dispersion, around one, if q is right."""
+        square = self._scores**2
+        return float(0.5 * square.std() / square.mean() / np.sqrt(len(self.ranks)))
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """What the ranks of each quantity say of q, in words.
+
+        Only what lies beyond a band that holds both numbers of all quantities at once in 95 % of
+        cases if q is right.
+        """
+        reach = scipy.special.ndtri(1 - 0.05 / (4 * len(self.names)))
+        pairs = zip(self.bias, self.dispersion, strict=True)
+        return tuple(self._direction(bias, width, reach) for bias, width in pairs)
+
+    @property
+    def labels(self) -> tuple[str, tuple[str, ...]]:
+        """What the rows of the table are, and their names."""
+        return "quantity", self.names
+
+    @property
+    def table(self) -> list[dict[str, float]]:
+        """One row for each quantity."""
+        columns = {
+            "KS": self.statistic,
+            "p-value": self.pvalue,
+            "adjusted": self.adjusted,
+            "p chi-sq.": self.chi_square.pvalue,
+            "p ECDF": self.envelope.pvalue,
+            "bias / sd": self.bias,
+            "width": self.dispersion,
+        }
+        return [{k: float(v[j]) for k, v in columns.items()} for j in range(len(self.names))]
+
+    @property
+    def sentence(self) -> str:
+        """One sentence to quote."""
+        low = np.flatnonzero(self.adjusted <= 0.05)
+        if not len(low):
+            return (
+                f"The ranks of no quantity depart from uniform beyond noise (smallest adjusted "
+                f"p-value {self.adjusted.min():.2g}, {len(self.names)} tested); errors that ranks "
+                "do not see remain possible."
+            )
+        found = "; ".join(f"{self.names[j]}: q is {self.directions[j]}" for j in low[:6])
+        more = "; ..." if len(low) > 6 else ""
+        return (
+            f"The ranks of {len(low)} of {len(self.names)} quantities depart from uniform "
+            f"(adjusted p-value at most 0.05): {found}{more}."
+        )
+
+    def ecdf(self, alpha: float = 0.05) -> RankCurve:
+        """The distribution functions of ranks, with a simultaneous band.
+
+        Args:
+            alpha: One minus the joint coverage of the band.
+        """
+        return rank_curve(self.ranks, self._cells, self.envelope.null[0], alpha)
+
+    def histogram(self, alpha: float = 0.05) -> RankHistogram:
+        """Counts of ranks in the bins of the chi-square statistic.
+
+        The band is binomial in each bin, at level alpha over their number.
+
+        Args:
+            alpha: One minus the coverage of the band over all bins.
+        """
+        if not check_number("alpha", alpha) < 1:
+            raise ValueError(f"alpha: expected a number between 0 and 1; got {alpha}.")
+        n, cells = len(self.ranks), self._cells
+        starts = bins(n, cells)
+        counts = np.diff(cells.below(self.ranks)[starts[1:] - 1], axis=0, prepend=0)
+        law = scipy.stats.binom(n, np.diff(cells.levels[starts]))
+        lower, upper = law.interval(1 - alpha / (len(starts) - 1))
+        return RankHistogram(cells.edges[starts], counts.T, law.mean(), lower, upper, alpha)
+
+    @property
+    def _cells(self) -> Cells:
+        return Cells.of(np.ones(self.k + 1, int))
+
+    @property
+    def _scores(self) -> np.ndarray:
+        """Normal scores of the ranks 0..k."""
+        return np.asarray(scipy.special.ndtri((np.arange(self.k + 1) + 0.5) / (self.k + 1)))
+
+    def _direction(self, bias: float, width: float, reach: float) -> str:
+        words = []
+        if abs(bias) > reach * self.bias_null:
+            words.append(f"too {'high' if bias > 0 else 'low'} by {abs(bias):.2f} sd")
+        if abs(width - 1) > reach * self.dispersion_null and abs(bias) < TELLING:
+            word = "conservative" if width > 1 else "overconfident"
+            words.append(f"{word}: {width:.2f} times as wide as the truth")
+        return ", ".join(words) or "off in neither location nor width beyond noise"

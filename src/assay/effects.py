@@ -1,0 +1,426 @@
+r"""Effects: what is wrong with q at x_o, in units that a scientist can weigh.
+
+**From the ratio** :math:`p / q`, which a classifier estimates at draws of q at x_o: bias,
+dispersion, the true coverage of q's intervals and regions, divergences, and draws of a corrected
+posterior (:mod:`assay.ratios`).
+
+**From moments.** Truths near x_o tell the same by averages, which need no classifier and are
+unbiased where the error is constant in the neighbourhood; what needs a ratio is missing then, and
+truths where q has no mass, which no weights can show, are counted.
+
+Every number comes with its null band, so that noise is not read as error, and with a stated band
+that is made to hold the true value.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import scipy.stats
+import torch
+
+from .door import check_count
+from .pareto import RELIABLE
+from .randomness import Seed, seed_of, stream
+from .ratios import DIVERGENCES, Estimate, weighted
+from .results import LEVELS, LocalResult, MomentResult, MomentTable, Tail, _freeze, _html, _text
+
+__all__ = ["Effects", "Reweighted", "effects"]
+
+TITLES = {
+    "total_variation": "total variation",
+    "kl_pq": "KL(p || q)",
+    "kl_qp": "KL(q || p)",
+    "chi_square": "chi-square",
+    "ess": "ESS share",
+}
+# Fewest null copies whose spread can be told.
+FEWEST = 9
+# Fewer effective draws than this make no posterior.
+FEWEST_DRAWS = 100
+Z = float(scipy.stats.norm.ppf(0.975))
+
+
+@dataclass(frozen=True, eq=False)
+class Reweighted:
+    """Draws of the corrected posterior.
+
+    Args:
+        theta: The draws, with shape (n, m) or (o, n, m); some are repeated.
+        khat: The shape of the tail of the weights, with shape () or (o,).
+        ess: The number of independent draws that they are worth, with shape () or (o,).
+        remark: What is to be said against them; empty if nothing.
+    """
+
+    theta: np.ndarray
+    khat: np.ndarray
+    ess: np.ndarray
+    remark: str
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+    @property
+    def reliable(self) -> np.ndarray:
+        """Whether the tail is light enough and the draws are many enough."""
+        return np.asarray((self.khat <= RELIABLE) & (self.ess >= FEWEST_DRAWS))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Effects:
+    r"""What is wrong with q at one observation, or at o of them.
+
+    Estimates have the shapes given here, with a leading axis of length o for many observations.
+
+    Args:
+        names: The names of the m parameters.
+        bias: How much too high q is, in standard deviations of q, with shape (m,).
+        dispersion: Standard deviation of q over that of the truth, (m,): above one, q is too wide.
+        intervals: How often q's central intervals of 50, 90 and 95 % hold the truth, (m, 3).
+        region: The same of q's regions, (3,): ellipsoids of draws of q, or balls of latents.
+        total_variation: :math:`\frac{1}{2} E_q |w - 1|`, with shape (); as all that follows, None
+            where there is no ratio.
+        kl_pq: :math:`E_q[w \log w]`, the divergence of q from the truth p, in nats.
+        kl_qp: :math:`-E_q[\log w]`, the other way round.
+        chi_square: :math:`E_q (w - 1)^2`.
+        ess: The share of draws that are left when they are reweighted, 1 / (1 + chi-square).
+        khat: The shape of the tail of the weights, with shape ().
+        weights: Smoothed weights of mean one, with shape (s,).
+        theta: The draws that they belong to, with shape (s, m).
+        tail: Truths near x_o where q has next to no mass; None where no truths were looked at.
+        hypothesis: For what hypothesis the null bands hold.
+        settings: The settings and versions of the result.
+    """
+
+    names: tuple[str, ...]
+    bias: Estimate
+    dispersion: Estimate
+    intervals: Estimate
+    region: Estimate
+    total_variation: Estimate | None
+    kl_pq: Estimate | None
+    kl_qp: Estimate | None
+    chi_square: Estimate | None
+    ess: Estimate | None
+    khat: np.ndarray | None
+    weights: np.ndarray | None
+    theta: np.ndarray | None
+    tail: Tail | None
+    hypothesis: str
+    settings: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _freeze(self)
+
+    def __getitem__(self, which: int) -> "Effects":
+        """The effects at one of many observations."""
+        if not self.many:
+            raise IndexError("effects: expected many observations to choose from; got one.")
+        parts = {f.name: getattr(self, f.name) for f in fields(self)}
+        chosen: dict[str, Any] = {
+            k: v[which] for k, v in parts.items() if isinstance(v, Estimate | np.ndarray)
+        }
+        if self.tail is not None:
+            chosen["tail"] = _tail(self.tail, which)
+        return replace(self, **chosen)
+
+    @property
+    def many(self) -> bool:
+        """Whether there is a leading axis of observations."""
+        return self.bias.value.ndim == 2
+
+    def _each(self) -> list["Effects"]:
+        return [self[i] for i in range(len(self.bias.value))] if self.many else [self]
+
+    @property
+    def wrong(self) -> np.ndarray:
+        """Whether bias, dispersion or region is wrong by more than noise, () or (o,)."""
+        parts = (self.bias.wrong.any(-1), self.dispersion.wrong.any(-1), self.region.wrong.any(-1))
+        return np.asarray(np.any(parts, axis=0))
+
+    @property
+    def labels(self) -> tuple[str, tuple[str, ...]]:
+        """What the rows of the table are, and their names."""
+        names = [name for name, _ in self._rows()]
+        if not self.many:
+            return "effect", tuple(names)
+        each = range(len(self.bias.value))
+        return "x_o, effect", tuple(f"{i} {name}" for i in each for name in names)
+
+    @property
+    def table(self) -> list[dict[str, float]]:
+        """One row for each number: the estimate, its stated band, its null band, its excess."""
+        return [row for one in self._each() for _, row in one._rows()]
+
+    def _rows(self) -> Iterator[tuple[str, dict[str, float]]]:
+        one = self._each()[0]
+        shares = [f"{100 * level:g} %" for level in LEVELS]
+        kinds: list[tuple[Estimate | None, list[str]]] = [
+            (one.bias, [f"{name} bias" for name in self.names]),
+            (one.dispersion, [f"{name} width" for name in self.names]),
+            (one.region, [f"region {share}" for share in shares]),
+            *((getattr(one, name), [TITLES[name]]) for name in DIVERGENCES),
+            (one.intervals, [f"{name} {share}" for name in self.names for share in shares]),
+        ]
+        for estimate, names in kinds:
+            if estimate is not None:
+                yield from zip(names, estimate.rows(), strict=True)
+
+    @property
+    def sentence(self) -> str:
+        """One sentence to quote: only what is farther out than noise is said to be wrong."""
+        if self.many:
+            which = np.flatnonzero(self.wrong)
+            at = f": {', '.join(map(str, which))}" if len(which) else ""
+            return (
+                f"At {len(which)} of {len(self.wrong)} observations q is wrong by more than "
+                f"noise{at}."
+            )
+        said = self._errors() or [self._noise()]
+        text = "; ".join([*said, *self._remarks()])
+        return f"{text[0].upper()}{text[1:]}." if not self._errors() else f"{text}."
+
+    def _errors(self) -> list[str]:
+        """What is wrong, in words."""
+        words = []
+        for j, name in enumerate(self.names):
+            said = []
+            if self.bias.wrong[j]:
+                value = float(self.bias.value[j])
+                said.append(f"{abs(value):.2f} sd too {'high' if value > 0 else 'low'}")
+            if self.dispersion.wrong[j]:
+                value = float(self.dispersion.value[j])
+                said.append(
+                    f"{100 * abs(value - 1):.0f} % too {'wide' if value > 1 else 'narrow'}"
+                )
+            if said:
+                words.append(f"{name} is {' and '.join(said)}")
+        found = [", ".join(words)] if words else []
+        if words or self.region.wrong.any():
+            found.append(_covers(self.region))
+        return found
+
+    def _noise(self) -> str:
+        """What could not be told from noise, in words."""
+        bias = np.abs([self.bias.null_lower, self.bias.null_upper]).max()
+        width = np.abs([self.dispersion.null_lower - 1, self.dispersion.null_upper - 1]).max()
+        return (
+            f"no error larger than noise: bias below ±{bias:.2f} sd, width within "
+            f"{100 * width:.0f} %; {_covers(self.region)}"
+        )
+
+    def _remarks(self) -> list[str]:
+        """What else must be known."""
+        found = []
+        if self.tail is not None and self.tail.pvalue[-1] < 0.01:
+            tail = self.tail
+            expected = float(tail.share * tail.truths[-1])
+            found.append(
+                f"{tail.count[-1]} of {tail.truths[-1]} truths near x_o lie where q has next to "
+                f"no mass ({expected:.1f} expected, p = {tail.pvalue[-1]:.1g})"
+            )
+        if self.khat is not None and self.khat > RELIABLE:
+            found.append(f"the weights have too heavy a tail to be trusted (k = {self.khat:.2f})")
+        return found
+
+    def reweighted(self, n: int, seed: Seed = 0) -> Reweighted:
+        """Draws of the corrected posterior, by systematic resampling.
+
+        They correct what the classifier saw where q has mass; they cannot show what q never
+        draws, and the data that made the weights cannot prove them right.
+
+        Args:
+            n: The number of draws.
+            seed: Chooses among them, and their order.
+        """
+        n, seed = check_count("n", n), seed_of(seed)
+        if self.weights is None or self.theta is None or self.khat is None:
+            raise ValueError(
+                "effects: expected those of a test with a ratio, such as lc2st; got those of "
+                f"{self.settings['test']}, which has no weights."
+            )
+        each = zip(
+            np.atleast_2d(self.weights), self.theta if self.many else self.theta[None], strict=True
+        )
+        found = [theta[_resampled(w, n, seed, i)] for i, (w, theta) in enumerate(each)]
+        ess = self.weights.shape[-1] / np.square(self.weights).mean(-1)
+        draws = Reweighted(np.stack(found) if self.many else found[0], self.khat, ess, "")
+        return draws if draws.reliable.all() else replace(draws, remark=_remark(draws))
+
+    def __repr__(self) -> str:
+        return _text(self.labels, self.table, self.hypothesis, self.sentence)
+
+    def _repr_html_(self) -> str:
+        return _html(self.labels, self.table, self.hypothesis, self.sentence)
+
+
+def effects(
+    result: LocalResult | MomentResult, names: tuple[str, ...] | None = None, size: int = -1
+) -> Effects:
+    """What is wrong at x_o according to a result; nothing is trained or drawn.
+
+    Args:
+        result: What :func:`assay.lc2st` or :func:`assay.moments` found.
+        names: Names of the parameters; ``theta[0]`` and so on by default.
+        size: Which of the sizes of a neighbourhood is asked, where there are several; the largest
+            by default.
+
+    Example:
+        >>> from assay import Calibration, Draws, moments
+        >>> z, x = torch.randn(2, 2000, 2, generator=torch.Generator().manual_seed(0))
+        >>> narrow = Calibration.from_base(1.4 * z, x)
+        >>> effects(moments(narrow)(Draws(torch.zeros(2)))).sentence
+        'latent[0] is 29 % too narrow, latent[1] is 28 % too narrow; the 90 % region covers ...'
+    """
+    if isinstance(result, MomentResult):
+        return _from_moments(result, names, size)
+    if not isinstance(result, LocalResult):
+        raise TypeError(
+            "result: expected what lc2st or moments found at an observation; got "
+            f"{type(result).__name__}."
+        )
+    return _from_ratio(result, names)
+
+
+def _from_ratio(result: LocalResult, names: tuple[str, ...] | None) -> Effects:
+    null = result.null_probabilities
+    if null is None or null.shape[-2] < FEWEST:
+        got = "none" if null is None else null.shape[-2]
+        raise ValueError(
+            f"result: expected one with at least {FEWEST} fitted nulls, such as that of "
+            f"lc2st(calibration, null=Exchange(99)); got {got}."
+        )
+    many = result.probabilities.ndim == 2
+    theta = result.draws if result.theta is None else result.theta
+    parts = (result.probabilities, null, theta, result.draws)
+    each = zip(*(part if many else part[None] for part in parts), strict=True)
+    found = [weighted(*one) for one in each]
+    latent = result.theta is None and result.settings["space"] == "latent"
+    return Effects(
+        names=_names(names, theta.shape[-1], "latent" if latent else "theta"),
+        **{k: _joined([f.estimates[k] for f in found], many=many) for k in found[0].estimates},
+        khat=_joined([f.khat for f in found], many=many),
+        weights=_joined([f.weights for f in found], many=many),
+        theta=theta,
+        tail=None,
+        hypothesis=result.hypothesis,
+        settings=dict(result.settings),
+    )
+
+
+def _from_moments(result: MomentResult, names: tuple[str, ...] | None, size: int) -> Effects:
+    sizes = result.pairs.shape[-1]
+    if not -sizes <= size < sizes:
+        raise ValueError(f"size: expected one of {sizes} sizes; got {size}.")
+    latent = result.parameters is None and result.settings["k"] is None
+    shown = result.directions if result.parameters is None else result.parameters
+    if result.region is None or shown.intervals is None or shown.intervals_null is None:
+        raise ValueError(
+            "result: expected one with coverage; got one of an older version. Run the test again."
+        )
+    table = _sized(shown, size)
+    m = shown.bias.shape[-1]
+    # Bias, dispersion and the region are one family of numbers, none of which noise should move.
+    far = float(scipy.stats.norm.isf(0.025 / (2 * m + 1)))
+    parts = (result.region.share, result.region.error, result.region.null)
+    share, error, null = (part[..., size, :] for part in parts)
+    return Effects(
+        names=_names(names, m, "latent" if latent else "theta"),
+        bias=_normal(table["bias"], table["bias_error"], table["bias_null"], 0.0, far),
+        dispersion=_positive(
+            table["dispersion"], table["dispersion_error"], table["dispersion_null"], far
+        ),
+        intervals=_binomial(
+            table["intervals"], table["intervals_error"], table["intervals_null"], far
+        ),
+        region=_binomial(share, error, null, far),
+        **dict.fromkeys((*DIVERGENCES, "khat", "weights", "theta")),
+        tail=None
+        if result.tail is None
+        else _tail(result.tail, (..., slice(size, size + 1 or None))),
+        hypothesis=result.hypothesis,
+        settings=dict(result.settings),
+    )
+
+
+def _sized(table: MomentTable, size: int) -> dict[str, np.ndarray]:
+    """Bias, dispersion and intervals of one size, with errors and nulls."""
+    found = {k: v for k, v in vars(table).items() if v is not None and "correlation" not in k}
+    axes = {k: -3 if k.startswith("intervals") else -2 for k in found}
+    return {k: np.take(v, size, axis=axes[k]) for k, v in found.items()}
+
+
+def _normal(
+    value: np.ndarray, error: np.ndarray, null: np.ndarray, centre: float, far: float
+) -> Estimate:
+    """A mean with a standard error, and a deviation of it if q is right."""
+    mean = np.full_like(value, centre)
+    bands = (value - Z * error, value + Z * error, mean, mean - Z * null, mean + Z * null)
+    return Estimate(value, *bands, np.abs(value - mean) > far * null)
+
+
+def _positive(value: np.ndarray, error: np.ndarray, null: np.ndarray, far: float) -> Estimate:
+    """A ratio around one, which is more nearly normal by its logarithm."""
+    found = _normal(np.log(value), error / value, null, 0.0, far)
+    parts = {f.name: getattr(found, f.name) for f in fields(found)}
+    return Estimate(**{k: v if k == "wrong" else np.exp(v) for k, v in parts.items()})
+
+
+def _binomial(share: np.ndarray, error: np.ndarray, null: np.ndarray, far: float) -> Estimate:
+    """A share around its level, by the interval of Wilson 1927 for as many pairs as errors say."""
+    levels = np.broadcast_to(LEVELS, share.shape)
+    n = levels * (1 - levels) / np.square(null)
+    inner = (share > 0) & (share < 1) & (error > 0)
+    n = np.minimum(
+        n, np.where(inner, share * (1 - share) / np.square(np.where(inner, error, 1)), n)
+    )
+    centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    lower, upper = np.clip(levels - Z * null, 0, 1), np.clip(levels + Z * null, 0, 1)
+    wrong = (np.abs(share - levels) > far * null) & ((share < lower) | (share > upper))
+    return Estimate(share, centre - half, centre + half, levels, lower, upper, wrong)
+
+
+def _names(names: tuple[str, ...] | None, m: int, kind: str) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"{kind}[{j}]" for j in range(m))
+    if len(names) != m:
+        raise ValueError(f"names: expected {m} names, one for each parameter; got {names!r}.")
+    return tuple(str(name) for name in names)
+
+
+def _joined(parts: list[Any], *, many: bool) -> Any:
+    """Estimates or arrays at every observation as one, with a leading axis if many."""
+    if not many:
+        return parts[0]
+    if not isinstance(parts[0], Estimate):
+        return np.stack(parts)
+    each = {f.name: [getattr(p, f.name) for p in parts] for f in fields(Estimate)}
+    return Estimate(**{k: np.stack(v) for k, v in each.items()})
+
+
+def _tail(tail: Tail, which: Any) -> Tail:
+    return Tail(tail.count[which], tail.truths[which], tail.share)
+
+
+def _covers(region: Estimate) -> str:
+    share, low, high = (100 * float(v[1]) for v in (region.value, region.lower, region.upper))
+    return f"the 90 % region covers about {share:.0f} % ({low:.0f} to {high:.0f} %)"
+
+
+def _resampled(weights: np.ndarray, n: int, seed: int, which: int) -> np.ndarray:
+    """Indices (n,) of draws, each about n w / s times, in random order (Kitagawa 1996)."""
+    generator = stream(seed, "reweighted", which)
+    start = float(torch.rand((), generator=generator, dtype=torch.double))
+    edges = np.cumsum(weights) / weights.sum()
+    chosen = np.searchsorted(edges, (np.arange(n) + start) / n).clip(max=len(weights) - 1)
+    return np.asarray(chosen[torch.randperm(n, generator=generator).numpy()])
+
+
+def _remark(draws: Reweighted) -> str:
+    return (
+        f"Not to be relied on: the tail of the weights has shape {np.max(draws.khat):.2f} (at "
+        f"most {RELIABLE} can be trusted), and the draws are worth {np.min(draws.ess):.0f} "
+        f"independent ones (at least {FEWEST_DRAWS} make a posterior)."
+    )

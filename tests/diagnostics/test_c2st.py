@@ -1,0 +1,556 @@
+import json
+import math
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.stats
+import torch
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import assay
+from assay import MLP, Exchange, FreePermutation, Ridge, Sklearn, c2st
+from assay.classifiers import LDA, QDA, Bayes
+from assay.classifiers.maps import Joint
+from assay.diagnostics.c2st import STATISTICS, Folds, HeldOut
+from assay.randomness import stream
+
+SMALL = MLP((16, 16), epochs=10, batch=64)
+TINY = MLP((8,), epochs=3, batch=32)
+FLAT = Ridge(Joint(16), penalties=0.1)
+CLASSIFIERS = {
+    "MLP": MLP((16, 16), epochs=40),
+    "Ridge": FLAT,
+    "Sklearn": Sklearn(LogisticRegression()),
+    "QDA": QDA(),
+    "LDA": LDA(),
+}
+# The statistics of a classifier that says 1/2 everywhere.
+BLIND = {"accuracy": 0.5, "mse": 0, "auc": 0.5, "confidence": 0.5, "acc0": 0.5, "mse0": 0}
+BESIDE = Path(__file__).resolve().parents[3] / "shared" / "data" / "paper"
+PAPER = Path(os.environ.get("ASSAY_PAPER_SAMPLES", BESIDE)) / "published_results.json"
+
+
+def samples(n_p, n_q, width=1.0, shift=0.0, m=2, seed=0):
+    """Draws of N(0, I), the truth, and of N(shift, width^2 I) in place of it."""
+    generator = stream(seed, "samples")
+    p = torch.randn(n_p, m, generator=generator)
+    return p, shift + width * torch.randn(n_q, m, generator=generator)
+
+
+def normal(variance=1.0, mean=0.0):
+    """The log-density of N(mean, variance I), of rows (b, m)."""
+    return lambda v: (
+        -((v - mean) ** 2).sum(1) / (2 * variance) - v.shape[1] / 2 * math.log(variance)
+    )
+
+
+def named(values):
+    """One value for each statistic, by its name."""
+    return dict(zip(STATISTICS, values, strict=True))
+
+
+@pytest.mark.parametrize(
+    "classifier", [SMALL, QDA(), Ridge(Joint(64))], ids=["MLP", "QDA", "Ridge"]
+)
+class TestTriple:
+    """An exact, a conservative and an overconfident q, and the direction of the error."""
+
+    def test_exact(self, classifier):
+        result = c2st(*samples(400, 400), classifier, Exchange(39))
+        assert (result.pvalue > 0.05).all()
+
+    @pytest.mark.parametrize("width", [1.5, 0.65])
+    def test_wrong(self, classifier, width):
+        result = c2st(*samples(400, 400, width), classifier, Exchange(39))
+        pvalues = named(result.pvalue)
+        assert max(pvalues[name] for name in ("accuracy", "mse", "auc", "confidence")) == 1 / 40
+        # In the tails of a q that is too wide a row is less likely to be true, and conversely.
+        radius = np.linalg.norm(result.theta, axis=1)
+        rank = scipy.stats.spearmanr(radius, result.probabilities).statistic
+        assert rank * (1 if width < 1 else -1) > 0.5
+
+
+@pytest.mark.parametrize("classifier", CLASSIFIERS.values(), ids=CLASSIFIERS)
+@pytest.mark.parametrize(("n_p", "n_q"), [(100, 100), (40, 130), (130, 40)])
+def test_every_classifier_sees_a_gross_error(classifier, n_p, n_q):
+    result = c2st(*samples(n_p, n_q, shift=2.0), classifier, Exchange(19))
+    assert result["accuracy"].pvalue == 0.05
+    assert result["accuracy"].statistic > 0.85
+    # Rows of either class are told by probabilities on the right side of even odds.
+    assert result.probabilities[result.truth].mean() > 0.55
+    assert result.probabilities[~result.truth].mean() < 0.45
+
+
+@pytest.mark.parametrize("classifier", CLASSIFIERS.values(), ids=CLASSIFIERS)
+@pytest.mark.parametrize(("n_p", "n_q"), [(100, 420), (420, 100)])
+def test_probabilities_are_at_even_odds(classifier, n_p, n_q):
+    """Of rows that are four times as many, a classifier that counted would say 0.2 or 0.8."""
+    result = c2st(*samples(n_p, n_q), classifier, Exchange(1))
+    assert result.probabilities.mean() == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize(("n_p", "n_q"), [(100, 100), (100, 350), (350, 100)])
+def test_held_out_rows_are_the_rows_given(n_p, n_q):
+    p, q = samples(n_p, n_q)
+    result = c2st(p, q, LDA(), Exchange(9))
+    k = max(n_p, n_q) // min(n_p, n_q)
+    used = {"used_p": 100 * (k if n_p > n_q else 1), "used_q": 100 * (k if n_q > n_p else 1)}
+    assert {"n_p": n_p, "n_q": n_q, "sets": 100, "m": 2, **used}.items() <= result.settings.items()
+    for rows, given in ((result.theta[result.truth], p), (result.theta[~result.truth], q)):
+        assert {tuple(row) for row in rows} <= {tuple(row) for row in given.numpy()}
+    counts = result.truth.sum(), (~result.truth).sum()
+    assert counts == (used["used_p"], used["used_q"])
+    assert len(np.unique(result.theta, axis=0)) == sum(counts)
+
+
+def test_statistics_are_those_of_the_probabilities_shown():
+    result = c2st(*samples(60, 130, width=1.4), QDA(), Exchange(9), HeldOut(0.5))
+    d1, d0 = result.probabilities[result.truth], result.probabilities[~result.truth]
+    assert (len(d1), len(d0)) == (30, 60)
+    expected = {
+        "accuracy": 0.5 * ((d1 > 0.5).mean() + (d0 < 0.5).mean()),
+        "mse": 0.5 * (((d1 - 0.5) ** 2).mean() + ((d0 - 0.5) ** 2).mean()),
+        "auc": scipy.stats.mannwhitneyu(d1, d0).statistic / (30 * 60),
+        "confidence": 0.5 * (np.abs(d1 - 0.5).mean() + np.abs(d0 - 0.5).mean()) + 0.5,
+        "acc0": (d0 < 0.5).mean(),
+        "mse0": ((d0 - 0.5) ** 2).mean(),
+    }
+    assert result.names == tuple(expected)
+    np.testing.assert_allclose(result.statistic, list(expected.values()), rtol=1e-5)
+
+
+class Spy:
+    """A classifier that remembers which rows it was trained on, and knows nothing else."""
+
+    def __init__(self):
+        self.seen, self.asked = [], []
+
+    def fit(self, copies, seed):
+        self.seen.append({tuple(row) for row in copies.members.flatten(0, 1).tolist()})
+
+        def scores(theta, x):
+            self.asked.append({tuple(row) for row in theta[0].tolist()})
+            return torch.full((1, len(copies), theta.shape[1]), 0.5)
+
+        return scores
+
+
+@pytest.mark.parametrize(("evaluation", "fits"), [(Folds(5), 5), (HeldOut(0.3), 1)])
+def test_held_out_rows_are_never_trained_on(evaluation, fits):
+    spy = Spy()
+    result = c2st(*samples(50, 100), spy, Exchange(3), evaluation)
+    assert len(spy.seen) == fits
+    for seen, asked in zip(spy.seen, spy.asked, strict=True):
+        assert not seen & asked
+        assert len(seen | asked) == 150
+    assert len(result.theta) == (150 if fits == 5 else 45)
+
+
+def test_a_classifier_that_knows_nothing():
+    result = c2st(*samples(50, 50), Spy(), Exchange(19))
+    assert named(result.statistic) == BLIND
+    assert (result.pvalue == 1).all()
+
+
+class TestBayes:
+    """Closed forms and quadratures for the Bayes classifier."""
+
+    N = 100_000
+
+    def found(self, p, q, bayes):
+        result = c2st(p, q, bayes, Exchange(1), HeldOut(0.999))
+        return named(result.statistic)
+
+    @pytest.mark.parametrize("s", [0.1, 0.5, 0.9, 1.5])
+    def test_widths(self, s):
+        """q = N(0, I) and p = N(0, s I) in two dimensions, as in Figure 1 of the paper."""
+        q, p = samples(self.N, self.N, math.sqrt(s))
+        found = self.found(p, q, Bayes(normal(s), normal()))
+        # d is a function of the squared radius, which is exponential under p and q; it is 1/2 at
+        # the radius where s p-mass and q-mass balance, 2 log(s) / (1 - 1 / s) squared.
+        edge = 2 * math.log(s) / (1 - 1 / s)
+        q_inside, p_inside = (1 - math.exp(-edge / (2 * v)) for v in (1.0, s))
+        total_variation = abs(p_inside - q_inside)
+        tolerance = 4 * 0.5 / math.sqrt(self.N)
+        assert found["accuracy"] == pytest.approx(0.5 + total_variation / 2, abs=tolerance)
+        assert found["confidence"] == pytest.approx(0.5 + total_variation / 2, abs=tolerance)
+        acc0 = 1 - q_inside if s < 1 else q_inside
+        assert found["acc0"] == pytest.approx(acc0, abs=tolerance)
+
+        def square(t, variance):
+            d = 1 / (1 + s * math.exp(-0.5 * t * (1 - 1 / s)))
+            return (d - 0.5) ** 2 * math.exp(-t / (2 * variance)) / (2 * variance)
+
+        mse = [scipy.integrate.quad(square, 0, 80, (v,), limit=200)[0] for v in (1.0, s)]
+        assert found["mse0"] == pytest.approx(mse[0], abs=tolerance / 2)
+        assert found["mse"] == pytest.approx(0.5 * sum(mse), abs=tolerance / 2)
+
+    @pytest.mark.parametrize("shift", [0.2, 1.0, 3.0])
+    def test_shifts(self, shift):
+        p, q = samples(self.N, self.N)
+        q[:, 0] += shift
+        there = torch.tensor([shift, 0.0])
+        found = self.found(p, q, Bayes(normal(), normal(mean=there)))
+        tolerance = 4 * 0.5 / math.sqrt(self.N)
+        phi = scipy.stats.norm
+        assert found["accuracy"] == pytest.approx(phi.cdf(shift / 2), abs=tolerance)
+        assert found["acc0"] == pytest.approx(phi.cdf(shift / 2), abs=tolerance)
+        assert found["auc"] == pytest.approx(phi.cdf(shift / math.sqrt(2)), abs=tolerance)
+
+        def square(t):
+            d = 1 / (1 + math.exp(shift * (t - shift / 2)))
+            return (d - 0.5) ** 2 * phi.pdf(t)
+
+        expected = scipy.integrate.quad(square, -10, 10)[0]
+        assert found["mse"] == pytest.approx(expected, abs=tolerance / 2)
+
+    def test_equal_densities(self):
+        found = self.found(*samples(100, 100), Bayes(normal(), normal()))
+        assert found == BLIND
+
+    def test_what_can_be_tested(self):
+        """It is no function of the labels, and so is a mean over equal classes."""
+        p, q = samples(300, 300, width=0.7)
+        result = c2st(p, q, Bayes(normal(), normal(0.49)), Exchange(99))
+        pvalues = named(result.pvalue)
+        assert pvalues["accuracy"] == pvalues["auc"] == 0.01
+        assert pvalues["mse"] == pvalues["confidence"] == 1
+
+    def test_quadratic_analysis_approaches_it(self):
+        p, q = samples(20_000, 20_000, width=1.3, shift=0.2)
+        bayes = c2st(p, q, Bayes(normal(), normal(1.69, 0.2)), Exchange(1))
+        ours = c2st(p, q, QDA(), Exchange(1))
+        np.testing.assert_allclose(ours.statistic, bayes.statistic, atol=0.01)
+
+
+FOREST = Sklearn(make_pipeline(StandardScaler(), RandomForestClassifier(30)))
+# The network of sbi's C2ST, for two columns.
+THEIRS = MLPClassifier((20, 20), max_iter=1000, early_stopping=True, n_iter_no_change=50)
+NETWORK = Sklearn(make_pipeline(StandardScaler(), THEIRS))
+
+
+def accuracies(kind, classifier, shift, seeds):
+    """Accuracies of sbi's C2ST, which scales its inputs by those of p, and ours, by seed."""
+    peers = pytest.importorskip("sbi.utils.metrics")
+    given = {"classifier_kwargs": {"n_estimators": 30}} if kind == "rf" else {}
+    p, q = samples(300, 300, shift=shift)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = [float(peers.c2st(p, q, i, classifier=kind, **given)) for i in range(seeds)]
+    ours = [
+        c2st(p, q, classifier, Exchange(1), seed=i)["accuracy"].statistic for i in range(seeds)
+    ]
+    return np.array(theirs), np.array(ours)
+
+
+# The standard deviation of the difference between one run of theirs and one of ours, over twelve
+# seeds each: folds and forests differ, the samples do not.
+@pytest.mark.parametrize(("shift", "deviation"), [(0.0, 0.0226), (0.5, 0.0209), (3.0, 0.005)])
+def test_against_sbi(shift, deviation):
+    """The same forest on the same samples, two seeds each, within four standard errors."""
+    theirs, ours = accuracies("rf", FOREST, shift, 2)
+    assert ours.mean() == pytest.approx(theirs.mean(), abs=4 * deviation / math.sqrt(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shift", [0.0, 0.5, 3.0])
+@pytest.mark.parametrize("kind", ["rf", "mlp"])
+def test_against_sbi_over_many_seeds(kind, shift):
+    """The same forest and the same network, twelve seeds each, within four standard errors."""
+    theirs, ours = accuracies(kind, FOREST if kind == "rf" else NETWORK, shift, 12)
+    error = math.sqrt((theirs.var(ddof=1) + ours.var(ddof=1)) / 12)
+    assert ours.mean() == pytest.approx(theirs.mean(), abs=4 * error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shift", [0.5, 3.0])
+def test_our_network_tells_at_least_as_much_as_that_of_sbi(shift):
+    theirs, ours = accuracies("mlp", MLP(), shift, 12)
+    error = math.sqrt((theirs.var(ddof=1) + ours.var(ddof=1)) / 12)
+    assert ours.mean() > theirs.mean() - 2 * error
+
+
+def level(classifier, sizes, evaluation, repetitions=1000):
+    """P-values (repetitions, j) of equal distributions, all with the same seed."""
+    null = Exchange(19)
+    each = (samples(*sizes, seed=i) for i in range(repetitions))
+    return np.stack([c2st(*pair, classifier, null, evaluation).pvalue for pair in each])
+
+
+LEVELS = {
+    "QDA": (QDA(), (30, 30), Folds(5)),
+    "LDA, more truths": (LDA(), (47, 20), HeldOut(0.5)),
+}
+SLOW_LEVELS = {
+    "LDA, more draws": (LDA(), (20, 47), HeldOut(0.5)),
+    "Ridge": (FLAT, (25, 25), HeldOut(0.4)),
+    "Ridge, more truths": (FLAT, (65, 20), Folds(2)),
+    "Ridge, more draws": (FLAT, (20, 65), Folds(2)),
+    "QDA, more truths": (QDA(), (65, 20), Folds(5)),
+    "QDA, more draws": (QDA(), (20, 65), Folds(5)),
+}
+CASES = [
+    *(pytest.param(*case, id=name) for name, case in LEVELS.items()),
+    *(pytest.param(*case, id=name, marks=pytest.mark.slow) for name, case in SLOW_LEVELS.items()),
+]
+
+
+@pytest.mark.parametrize(("classifier", "sizes", "evaluation"), CASES)
+def test_level(classifier, sizes, evaluation):
+    """1000 repetitions, all statistics, within 99.9 % binomial intervals; uniform p-values.
+
+    Ties count against rejection: statistics of few values may reject less often, others not.
+    """
+    found = level(classifier, sizes, evaluation)
+    continuous = [name in ("mse", "confidence", "mse0") for name in STATISTICS]
+    for alpha in (0.05, 0.2, 0.5):
+        low, high = scipy.stats.binom(1000, alpha).interval(0.999)
+        rejections = (found <= alpha + 1e-9).sum(0)
+        assert (rejections <= high).all()
+        assert (rejections[continuous] >= low).all()
+    for column in found.T[continuous]:
+        counts = np.bincount(np.rint(20 * column).astype(int), minlength=21)[1:]
+        assert scipy.stats.chisquare(counts).pvalue > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [(30, 30), (30, 95), (95, 30)])
+def test_level_of_networks(sizes):
+    """300 repetitions, within 99.9 % binomial intervals."""
+    found = level(TINY, sizes, Folds(2), 300)
+    for alpha in (0.05, 0.2):
+        low, high = scipy.stats.binom(300, alpha).interval(0.999)
+        rejections = (found <= alpha + 1e-9).sum(0)
+        assert (rejections <= high).all()
+        assert low <= named(rejections)["mse"]
+
+
+def figure1(s, n, runs, classifier, evaluation):
+    """P-values (runs, j) of q = N(0, I) against p = N(0, s I) in two dimensions."""
+    pairs = (samples(n, n, math.sqrt(s), seed=i) for i in range(runs))
+    null = Exchange(39)
+    return np.stack([c2st(p, q, classifier, null, evaluation).pvalue for q, p in pairs])
+
+
+def interval(rejections, runs):
+    """The 99 % interval of Clopper and Pearson."""
+    return scipy.stats.binomtest(int(rejections), runs).proportion_ci(0.99)
+
+
+def test_one_class_accuracy_misses_what_the_regression_sees():
+    """Figure 1 at its blind spot, s = 1/2: Acc_0 of the Bayes classifier is 1/2 exactly there.
+
+    100 runs with QDA: MSE_0 rejects more than 90 %, Acc_0 less than 10 %, both with 99 %.
+    """
+    found = figure1(0.5, 250, 100, QDA(), Folds(5)) <= 0.05
+    power = named(found.sum(0))
+    assert interval(power["mse0"], 100).low > 0.9
+    assert interval(power["mse"], 100).low > 0.9
+    assert interval(power["acc0"], 100).high < 0.1
+
+
+def test_one_class_accuracy_of_the_bayes_classifier_is_blind():
+    q, p = samples(20_000, 20_000, math.sqrt(0.5))
+    result = c2st(p, q, Bayes(normal(0.5), normal()), Exchange(1))
+    found = named(result.statistic)
+    assert found["acc0"] == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(20_000))
+    # Zero if q were right; the standard error is below 0.0005.
+    assert found["mse0"] > 0.03
+    assert found["accuracy"] > 0.6
+
+
+@pytest.mark.slow
+def test_figure_1_with_published_power():
+    """s = 0.9 as published: 2000 rows of each class to train on, 10 000 to judge on, 100 runs.
+
+    Published: 0.72 (MSE_0), 0.78 (MSE), 1.00 (accuracy), 0.00 (Acc_0).
+    """
+    found = figure1(0.9, 12_000, 100, QDA(), HeldOut(10 / 12)) <= 0.05
+    power = named(found.sum(0))
+    assert interval(power["mse0"], 100).low > 0.4
+    assert interval(power["mse"], 100).low > 0.4
+    assert interval(power["accuracy"], 100).low > 0.9
+    assert interval(power["acc0"], 100).high < 0.1
+
+
+def test_published_statistics_of_the_bayes_classifier():
+    """Sixteen widths; published values come from one draw of 10 000 rows of each class."""
+    if not PAPER.is_file():
+        pytest.skip(f"needs the authors' published results in {PAPER}")
+    published = json.loads(PAPER.read_text())["exp1"]
+    statistics = published["optbayes_statistic"]
+    names = {"accuracy": "acc_ref", "acc0": "acc_single_class", "mse": "mse_ref"}
+    names |= {"mse0": "mse_single_class", "confidence": "max_ref"}
+    for i, s in enumerate(published["sigma2_grid"]):
+        q, p = samples(40_000, 40_000, math.sqrt(s), seed=i)
+        result = c2st(p, q, Bayes(normal(s), normal()), Exchange(1), HeldOut(0.999))
+        found = named(result.statistic)
+        for name, theirs in names.items():
+            # Four standard errors of the difference, at most.
+            tolerance = 4 * 0.5 * math.sqrt(1 / 10_000 + 1 / 40_000)
+            assert found[name] == pytest.approx(statistics[theirs][i], abs=tolerance)
+
+
+@pytest.mark.parametrize("classifier", [QDA(), TINY], ids=["QDA", "MLP"])
+def test_the_order_of_rows_does_not_matter(classifier):
+    p, q = samples(40, 90, width=1.3)
+    first = c2st(p, q, classifier, Exchange(9))
+    again = c2st(p.flip(0), q[torch.randperm(90)], classifier, Exchange(9))
+    np.testing.assert_array_equal(first.null, again.null)
+    np.testing.assert_array_equal(first.statistic, again.statistic)
+    np.testing.assert_array_equal(first.theta, again.theta)
+
+
+@pytest.mark.parametrize("classifier", [QDA(), LDA(), FLAT], ids=["QDA", "LDA", "Ridge"])
+@pytest.mark.parametrize("m", [1, 2])
+def test_units_do_not_matter(classifier, m):
+    p, q = (a.double() for a in samples(60, 60, width=1.3, m=m))
+    first = c2st(p, q, classifier, Exchange(9))
+    moved = c2st(1e3 * p + 7, 1e3 * q + 7, classifier, Exchange(9))
+    np.testing.assert_allclose(first.statistic, moved.statistic, atol=1e-5)
+    np.testing.assert_allclose(first.null, moved.null, atol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_result_and_no_generator_moves():
+    states = torch.get_rng_state(), np.random.get_state()[1].copy()
+    first, again, other = (c2st(*samples(40, 40), TINY, Exchange(5), seed=s) for s in (3, 3, 4))
+    assert torch.equal(torch.get_rng_state(), states[0])
+    np.testing.assert_array_equal(np.random.get_state()[1], states[1])
+    np.testing.assert_array_equal(first.null, again.null)
+    assert not np.array_equal(first.null, other.null)
+
+
+def test_arrays_of_any_library():
+    p, q = samples(40, 40)
+    tensors = c2st(p, q, LDA(), Exchange(5))
+    for others in ((p.numpy(), q.numpy()), (p.tolist(), q.tolist())):
+        found = c2st(*others, LDA(), Exchange(5))
+        np.testing.assert_allclose(found.statistic, tensors.statistic, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("classifier", [*CLASSIFIERS.values(), Bayes(normal(), normal(1.69))])
+@pytest.mark.parametrize(("n_p", "n_q"), [(200, 200), (100, 350), (350, 100)])
+def test_on_a_gpu(classifier, n_p, n_q):
+    p, q = samples(n_p, n_q, width=1.3)
+    here = c2st(p, q, classifier, Exchange(9))
+    there = c2st(p.cuda(), q.cuda(), classifier, Exchange(9))
+    np.testing.assert_array_equal(here.theta, there.theta)
+    np.testing.assert_array_equal(here.truth, there.truth)
+    np.testing.assert_allclose(here.statistic, there.statistic, atol=0.02)
+    assert there.settings["device"] == "cuda:0"
+
+
+def test_defaults():
+    p, q = samples(20, 20)
+    assert c2st(p, q, QDA()).null.shape == (6, 999)
+    result = c2st(p, q)
+    assert result.null.shape == (6, 99)
+    assert result.settings["classifier"].startswith("MLP(")
+    assert result.settings["evaluation"] == "Folds(n=5)"
+
+
+def test_what_it_says():
+    result = c2st(*samples(200, 430, shift=0.7), QDA(), Exchange(99))
+    assert result.sentence.startswith("A classifier tells q from the truth in 7")
+    assert "(50 % if they were the same)" in result.sentence
+    assert "a value of mse as large" in result.sentence
+    assert "(200 truths, 400 draws of q, 99 nulls)" in result.sentence
+    assert [row["p-value"] for row in result.table] == result.pvalue.tolist()
+    assert "accuracy" in repr(result)
+    assert "H0: p and q have the same distribution." in repr(result)
+    assert "<td>mse0</td>" in result._repr_html_()
+
+
+def test_one_statistic_alone():
+    result = c2st(*samples(60, 60), QDA(), Exchange(19))
+    auc = result["auc"]
+    assert auc.statistic.shape == auc.pvalue.shape == ()
+    assert auc.null.shape == (19,)
+    assert auc.pvalue == result.pvalue[2]
+    assert "a value of auc as large" in auc.sentence
+    assert auc["auc"].pvalue == auc.pvalue
+    with pytest.raises(KeyError, match="expected one of accuracy, mse, auc"):
+        result["t"]
+
+
+def test_a_result_can_be_saved(tmp_path):
+    result = c2st(*samples(40, 40), LDA(), Exchange(5))
+    assay.save(result, tmp_path / "result.npz")
+    again = assay.load(tmp_path / "result.npz")
+    for name, value in vars(result).items():
+        np.testing.assert_array_equal(getattr(again, name), value)
+    assert repr(again) == repr(result)
+
+
+def nan(array):
+    array = array.clone()
+    array[3, 1] = torch.nan
+    return array
+
+
+P, Q = samples(40, 40)
+BAD = {
+    "one axis": ((P[:, 0], Q), r"p: expected shape \(n, m\); got \(40,\).*p.reshape\(-1, 1\)"),
+    "three axes": ((P, Q[None]), r"q: expected shape \(n, m\); got \(1, 40, 2\)"),
+    "other columns": ((P, Q[:, :1]), r"q: expected 2 column\(s\), as p has; got 1"),
+    "NaN": ((P, nan(Q)), r"q: expected finite numbers; .* 1 of 40 rows, first at \[3\]"),
+    "few rows": ((P[:5], Q), "p: expected at least 10 rows; got 5"),
+    "the same": ((P, P), "q: expected draws of its own; got the rows of p"),
+    "the same, shuffled": ((P, P.flip(0)), "q: expected draws of its own"),
+    "a part of it": ((P, P[:20]), "q: expected draws of its own"),
+    "folds": ((P, Q, LDA(), None, Folds(50)), "at most as many folds .* 50 folds for 40 sets"),
+}
+
+
+@pytest.mark.parametrize(("given", "message"), BAD.values(), ids=BAD)
+def test_bad_input(given, message):
+    with pytest.raises(ValueError, match=message):
+        c2st(*given)
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.2, 1.5, True, "half"])
+def test_bad_shares(share):
+    with pytest.raises(ValueError, match="share: expected a number between 0 and 1"):
+        HeldOut(share)
+
+
+def test_bad_kinds():
+    with pytest.raises(ValueError, match="n: expected at least 2; got 1"):
+        Folds(1)
+    with pytest.raises(TypeError, match="classifier: expected a classifier"):
+        c2st(P, Q, LogisticRegression)
+    with pytest.raises(TypeError, match="null: expected Exchange"):
+        c2st(P, Q, LDA(), FreePermutation(9))
+    with pytest.raises(TypeError, match="evaluation: expected an evaluation such as Folds"):
+        c2st(P, Q, LDA(), evaluation=5)
+    with pytest.raises(TypeError, match="q: expected an array of real numbers"):
+        c2st(P, [["a", "b"]] * 40)
+
+
+class Wrong:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def fit(self, copies, seed):
+        return lambda theta, x: self.answer(theta, len(copies))
+
+
+def test_bad_classifiers():
+    with pytest.raises(ValueError, match=r"classifier: expected scores .* \(1, 4, 16\)"):
+        c2st(P, Q, Wrong(lambda theta, c: torch.zeros(3)), Exchange(3))
+    with pytest.raises(ValueError, match="classifier: expected probabilities between 0 and 1"):
+        c2st(P, Q, Wrong(lambda theta, c: torch.full((1, c, 16), 2.0)), Exchange(3))
+
+
+def test_discrete_samples_may_consist_of_the_same_values():
+    p, q = torch.arange(40.0)[:, None] % 2, torch.arange(60.0)[:, None] % 2
+    assert (c2st(p, q, LDA(), Exchange(9)).pvalue > 0.05).all()

@@ -1,0 +1,272 @@
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+import assay
+from assay import Calibration, coverage
+from assay.ranks import Values, evaluated
+from assay.uniformity import UniformRanks
+from tests.diagnostics.test_sbc import heavily_tied
+
+
+def log_density(posterior):
+    return lambda theta, x: -posterior.theta_to_base(theta, x).square().sum(1) / 2
+
+
+KINDS = {"highest density": log_density, "central intervals": lambda posterior: None}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+class TestTriple:
+    """An exact, a conservative and an overconfident posterior, and the direction of the error."""
+
+    def result(self, posterior, kind, k=50):
+        return coverage(posterior.calibration(1000, k=k), kind(posterior))
+
+    def test_exact(self, gaussian, kind):
+        result = self.result(gaussian(), kind)
+        assert (result.pvalue > 0.05).all()
+        assert (result.area_pvalue > 0.05).all()
+        assert result.sentence.startswith("No departure from the right coverage beyond noise")
+        lower, upper = result.interval
+        assert (lower < result.levels).all()
+        assert (upper > result.levels).all()
+
+    def test_overconfident(self, gaussian, kind):
+        result = self.result(gaussian(width=0.7), kind)
+        assert (result.pvalue == 0.001).all()
+        assert (result.area < 0).all()
+        assert set(result.directions) == {"overconfident"}
+        assert (result.interval[1] < result.levels).all()
+        assert result.sentence.startswith("q is overconfident: its 90 % ")
+
+    def test_conservative(self, gaussian, kind):
+        result = self.result(gaussian(width=1.4), kind)
+        assert (result.pvalue == 0.001).all()
+        assert (result.area > 0).all()
+        assert set(result.directions) == {"conservative"}
+        assert (result.interval[0] > result.levels).all()
+        assert result.sentence.startswith("q is conservative: its 90 % ")
+
+
+def test_against_the_exact_coverage(gaussian):
+    """An m = 2 Gaussian of width w: the alpha-region of q has radius^2 = w^2 chi2(alpha)."""
+    posterior = gaussian(width=0.7)
+    result = coverage(posterior.calibration(4000, k=400), log_density(posterior))
+    law = scipy.stats.chi2(2)
+    exact = law.cdf(0.7**2 * law.ppf(result.levels))
+    lower, upper = result.interval[:, 0]
+    assert (lower < exact).all()
+    assert (exact < upper).all()
+
+
+def test_against_the_exact_coverage_of_intervals(gaussian):
+    result = coverage(gaussian(width=0.7).calibration(4000, k=400))
+    law = scipy.stats.norm()
+    exact = 2 * law.cdf(0.7 * law.ppf(0.5 + result.levels / 2)) - 1
+    for j in range(2):
+        np.testing.assert_allclose(result.coverage[j], exact, atol=0.03)
+
+
+@pytest.mark.parametrize("k", [2, 3, 9, 10])
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_few_draws_do_not_bias_the_curve(gaussian, kind, k):
+    """20 000 pairs: the mean at every level is the level, within four standard errors."""
+    posterior = gaussian()
+    result = coverage(posterior.calibration(20_000, k=k), kind(posterior), (0.05, 0.5, 0.77, 0.95))
+    error = np.sqrt(result.levels * (1 - result.levels) / 20_000)
+    assert (np.abs(result.coverage - result.levels) < 4 * error).all()
+    curve = result.curve()
+    assert np.abs(curve.coverage - curve.levels).max() < 0.02
+
+
+LEVELS = {
+    "highest density": lambda g, i: (g().calibration(40, k=12, seed=i), log_density(g())),
+    "intervals, k even": lambda g, i: (g(m=1).calibration(40, k=12, seed=i), None),
+    "intervals, k odd": lambda g, i: (g(m=1).calibration(40, k=5, seed=i), None),
+    "heavy ties": lambda g, i: (heavily_tied(40, 12, i), lambda theta, x: theta[:, 0]),
+}
+
+
+@pytest.mark.parametrize("make", LEVELS.values(), ids=LEVELS)
+def test_level(gaussian, make):
+    """1000 repetitions at one seed: rejections at 0.1 within 99.9 % binomial intervals.
+
+    Statistics are discrete and ties count against rejection, so there may be fewer.
+    """
+    rejections = np.zeros(2)
+    for i in range(1000):
+        result = coverage(*make(gaussian, i), null=UniformRanks(99))
+        rejections += result.pvalue[0] <= 0.1, result.area_pvalue[0] <= 0.1
+    low, high = scipy.stats.binom(1000, 0.1).interval(0.999)
+    assert (rejections <= high).all()
+    assert (rejections >= low - 40).all()
+
+
+def test_intervals_cover(gaussian):
+    """600 repetitions: 95 % intervals of the coverage hold the level at least so often."""
+    inside = 0
+    for i in range(600):
+        result = coverage(gaussian(m=1).calibration(50, k=19, seed=i), null=UniformRanks(1))
+        lower, upper = result.interval[:, 0, 1]
+        inside += lower <= 0.9 <= upper
+    assert inside >= scipy.stats.binom(600, 0.95).ppf(0.0005)
+
+
+def test_the_area_is_that_under_the_curve(gaussian):
+    posterior = gaussian(width=0.8)
+    calibration = posterior.calibration(200, k=20)
+    for kind in KINDS.values():
+        result = coverage(calibration, kind(posterior))
+        curve = result.curve()
+        area = np.trapezoid(curve.coverage - curve.levels, curve.levels, axis=1)
+        np.testing.assert_allclose(result.area, area, atol=1e-12)
+
+
+def test_the_curve_leaves_its_band_where_it_is_rejected(gaussian):
+    for width in (1.0, 0.6):
+        result = coverage(gaussian(width=width).calibration(300, k=20))
+        curve = result.curve(0.05)
+        out = (curve.coverage < curve.null_lower) | (curve.coverage > curve.null_upper)
+        np.testing.assert_array_equal(out.any(1), result.pvalue <= 0.05)
+        assert (curve.lower <= curve.coverage).all()
+        assert (curve.upper >= curve.coverage).all()
+
+
+def test_a_density_may_be_values(gaussian):
+    posterior = gaussian()
+    calibration = posterior.calibration(100, k=10)
+    values = evaluated(calibration, "log_q", log_density(posterior))
+    first = coverage(calibration, log_density(posterior))
+    again = coverage(calibration, Values(values.truth, values.draws))
+    np.testing.assert_array_equal(first.positions, again.positions)
+
+
+def test_the_mirror_image_has_the_same_intervals(gaussian):
+    calibration = gaussian(width=0.8).calibration(100, k=10)
+    mirrored = Calibration(-calibration.theta, calibration.x, -calibration.theta_q)
+    np.testing.assert_array_equal(coverage(calibration).positions, coverage(mirrored).positions)
+
+
+def test_invariances(gaussian):
+    """The order of rows, and units of parameters and observations, do not matter."""
+    calibration = gaussian(width=1.1).calibration(150, k=9)
+    before = coverage(calibration, seed=2)
+    order = np.random.default_rng(0).permutation(150)
+    theta, x, theta_q = calibration.theta, calibration.x, calibration.theta_q
+    for other in (calibration.subset(order), Calibration(4 * theta - 1, 2 * x, 4 * theta_q - 1)):
+        after = coverage(other, seed=2)
+        np.testing.assert_array_equal(before.pvalue, after.pvalue)
+        np.testing.assert_array_equal(before.area_pvalue, after.area_pvalue)
+
+
+def test_the_same_seed_gives_the_same_result_and_no_generator_moves(gaussian):
+    states = torch.get_rng_state(), np.random.get_state()[1].copy()
+    first, again, other = (coverage(gaussian().calibration(60, k=5), seed=s) for s in (5, 5, 6))
+    assert torch.equal(torch.get_rng_state(), states[0])
+    np.testing.assert_array_equal(np.random.get_state()[1], states[1])
+    np.testing.assert_array_equal(first.null, again.null)
+    assert not np.array_equal(first.null, other.null)
+
+
+class TestResult:
+    def test_it_prints_and_says_how_it_was_made(self, gaussian):
+        result = coverage(gaussian().calibration(60, k=5), levels=(0.8, 0.25))
+        assert "at 80 %" in repr(result)
+        np.testing.assert_array_equal(result.levels, [0.25, 0.8])
+        expected = {"test": "expected coverage of central intervals", "n": 60, "k": 5, "seed": 0}
+        assert expected.items() <= result.settings.items()
+        assert {"assay", "torch", "numpy", "python"} <= set(result.settings)
+        assert "of theta[" in result.sentence
+
+    def test_it_is_saved_and_loaded(self, gaussian, tmp_path):
+        result = coverage(gaussian().calibration(60, k=5))
+        assay.save(result, tmp_path / "file.npz")
+        back = assay.load(tmp_path / "file.npz")
+        assert repr(back) == repr(result)
+        np.testing.assert_array_equal(back.curve().null_lower, result.curve().null_lower)
+        assay.save(result.curve(), tmp_path / "file.npz")
+        assert assay.load(tmp_path / "file.npz").alpha == 0.05
+
+    def test_it_cannot_be_written(self, gaussian):
+        with pytest.raises(ValueError, match="read-only"):
+            coverage(gaussian().calibration(60, k=5)).area[:] = 0
+
+
+BAD = {
+    "calibration": (lambda c: coverage(c.theta), "calibration: expected a Calibration"),
+    "a level of one": (lambda c: coverage(c, levels=(0.5, 1.0)), "levels: expected numbers betw"),
+    "a level of zero": (lambda c: coverage(c, levels=(0, 0.5)), "levels: expected a finite numb"),
+    "per cent": (lambda c: coverage(c, levels=(50, 90)), "levels: expected numbers between"),
+    "nan": (lambda c: coverage(c, levels=(float("nan"),)), "levels: expected a finite number"),
+    "no levels": (lambda c: coverage(c, levels=()), "levels: expected numbers between"),
+    "words": (lambda c: coverage(c, levels=("0.5",)), "levels: expected a number"),
+    "null": (lambda c: coverage(c, null=99), "null: expected UniformRanks"),
+    "log_q": (lambda c: coverage(c, 3.0), "log_q: expected a function of theta and x"),
+    "nan in log_q": (lambda c: coverage(c, lambda t, x: t[:, 0] * torch.nan), "log_q: .* NaN"),
+    "no density": (lambda c: coverage(c, lambda t, x: t[:, 0] - torch.inf), "log_q: .* got zero"),
+    "shape of log_q": (lambda c: coverage(c, lambda t, x: t), "log_q: expected a function that"),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), BAD.values(), ids=BAD)
+def test_bad_input(gaussian, call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call(gaussian().calibration(60, k=5))
+
+
+@pytest.mark.parametrize("make", [lambda g: g().latents(30), lambda g: g().calibration(30, k=1)])
+def test_latents_and_single_draws(gaussian, make):
+    with pytest.raises(ValueError, match="expected .*; got"):
+        coverage(make(gaussian))
+
+
+def test_densities_of_another_order(gaussian):
+    posterior = gaussian()
+    calibration = posterior.calibration(200, k=50)
+    values = evaluated(calibration, "log_q", log_density(posterior))
+    with pytest.raises(ValueError, match="log_q: .* rows in another order"):
+        coverage(calibration, Values(values.truth, values.draws.roll(1, 0)))
+
+
+class Stored:
+    """A distribution in lampe's manner that hands over stored draws."""
+
+    def __init__(self, draws, log_prob):
+        self.draws, self.log_prob = draws, log_prob
+
+    def sample(self, shape):
+        return self.draws
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_against_lampe(gaussian):
+    """Levels of the truths, as shares of the k draws with a higher density, are those of lampe.
+
+    Its curve is that of these shares, r / k, between (0, 0) and (1, 1); ours puts the step r at
+    (r + 1) / (k + 1), which is what makes it right on average for few draws.
+    """
+    from lampe.diagnostics import expected_coverage_mc
+
+    posterior, k = gaussian(width=0.8), 60
+    calibration = posterior.calibration(300, k=k)
+    stored = {
+        float(x[0]): draws for x, draws in zip(calibration.x, calibration.theta_q, strict=True)
+    }
+
+    def estimator(x):
+        def log_prob(theta):
+            return -posterior.theta_to_base(theta, x).square().sum(-1) / 2
+
+        return Stored(stored[float(x[0])], log_prob)
+
+    pairs = list(zip(calibration.theta, calibration.x, strict=True))
+    theirs, coverages = expected_coverage_mc(estimator, pairs, n=k)
+    ours = coverage(calibration, log_density(posterior))
+    shares = np.sort(np.concatenate([[0.0], ours.positions[:, 0] / k, [1.0]]))
+    np.testing.assert_allclose(theirs.numpy(), shares, atol=1e-6)
+    # The curves differ by the two points lampe adds and by the convention for steps.
+    there = [(theirs.numpy() <= a + 1e-9).mean() for a in ours.levels]
+    np.testing.assert_allclose(ours.coverage[0], there, atol=2 / 300 + 2 / k)

@@ -1,0 +1,72 @@
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+from assay import Exchange, c2st, lc2st, plots
+from assay.classifiers import QDA
+
+
+@pytest.fixture(scope="module")
+def result():
+    p, q = torch.randn(2, 300, 2, generator=torch.Generator().manual_seed(0))
+    return c2st(p, 1.1 * q, QDA(), Exchange(199))
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("name", ["accuracy", "mse", "auc"])
+def test_it_draws_the_null_and_the_observed_value(result, name):
+    one = result[name]
+    ax = plots.null_histogram(one, alpha=0.1)
+    threshold, observed = (line.get_xdata()[0] for line in ax.get_lines())
+    assert observed == one.statistic
+    assert threshold == np.quantile(one.null, 0.9)
+    bars = ax.patches
+    assert sum(bar.get_height() for bar in bars) == 199
+    assert bars[0].get_x() == pytest.approx(one.null.min())
+    assert bars[-1].get_x() + bars[-1].get_width() == pytest.approx(one.null.max())
+    assert ax.get_xlabel() == name
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert f"observed, p = {float(one.pvalue):.2g}" in labels
+
+
+def test_a_local_test_at_one_observation(gaussian):
+    posterior = gaussian(width=1.5)
+    result = lc2st(posterior.calibration(200), QDA(), Exchange(39))(posterior.draws(torch.ones(2)))
+    ax = plots.null_histogram(result)
+    assert ax.get_lines()[1].get_xdata()[0] == result.statistic
+    assert ax.get_xlabel() == "statistic"
+
+
+def test_it_draws_where_it_is_told(result):
+    _, ax = plt.subplots()
+    assert plots.null_histogram(result["mse"], ax) is ax
+
+
+def test_one_statistic_at_a_time(result):
+    with pytest.raises(ValueError, match="result: expected one statistic; got 6"):
+        plots.null_histogram(result)
+
+
+def test_levels(result):
+    with pytest.raises(ValueError, match="alpha: expected a number between 0 and 1"):
+        plots.null_histogram(result["mse"], alpha=5)
+
+
+def test_a_null_without_spread():
+    class Coin:
+        def fit(self, copies, seed):
+            return lambda theta, x: torch.full((1, len(copies), theta.shape[1]), 0.5)
+
+    p, q = torch.randn(2, 50, 2, generator=torch.Generator().manual_seed(0))
+    ax = plots.null_histogram(c2st(p, q, Coin(), Exchange(9))["mse"])
+    assert sum(bar.get_height() for bar in ax.patches) == 9

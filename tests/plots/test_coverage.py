@@ -1,0 +1,46 @@
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+import assay
+from assay import plots
+
+
+@pytest.fixture(params=[assay.coverage, assay.tarp])
+def result(request, gaussian):
+    return request.param(gaussian(width=0.6).calibration(300, k=30))
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def test_it_draws_curves_intervals_and_the_band(result):
+    ax = plots.coverage(result)
+    curve = result.curve()
+    ideal, *lines = ax.get_lines()
+    np.testing.assert_array_equal(ideal.get_ydata(), [0, 1])
+    for line, expected in zip(lines, curve.coverage, strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), curve.levels)
+        np.testing.assert_array_equal(line.get_ydata(), expected)
+    band, *intervals = (c.get_paths()[0].vertices[:, 1] for c in ax.collections)
+    null = {round(v, 6) for v in [*curve.null_lower, *curve.null_upper]}
+    assert {round(v, 6) for v in band} <= null
+    assert (curve.null_lower <= curve.levels).all()
+    assert (curve.null_upper >= curve.levels).all()
+    for interval, lower, upper in zip(intervals, curve.lower, curve.upper, strict=True):
+        own = {round(v, 6) for v in [*lower, *upper]}
+        assert {round(v, 6) for v in interval} <= own
+    assert result.held in ax.get_xlabel()
+
+
+def test_it_draws_where_it_is_told(result):
+    _, ax = plt.subplots()
+    assert plots.coverage(result, ax) is ax
+    assert plots.coverage(result).figure.get_figwidth() == 3.4

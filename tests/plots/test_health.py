@@ -1,0 +1,55 @@
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+from assay import plots
+from assay.classifiers import QDA
+from assay.health import health
+
+
+@pytest.fixture
+def found(gaussian):
+    return health(gaussian(width=1.5).calibration(500, k=2), QDA())
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def test_reliability(found):
+    ax = plots.reliability(found)
+    bins = found.reliability
+    (bars,) = ax.containers
+    line, _, (intervals,) = bars.lines
+    np.testing.assert_array_equal(line.get_xdata(), bins.predicted)
+    np.testing.assert_array_equal(line.get_ydata(), bins.observed)
+    ends = np.array(intervals.get_segments())[:, :, 1]
+    np.testing.assert_allclose(ends, np.stack([bins.lower, bins.upper], 1))
+    diagonal = ax.get_lines()[0]
+    np.testing.assert_array_equal(diagonal.get_xdata(), diagonal.get_ydata())
+    low, high = ax.get_xlim()
+    assert low <= min(bins.lower.min(), 0.5) < max(bins.upper.max(), 0.5) <= high
+    assert ax.get_xlabel() == "probability of class 1 (truth)"
+
+
+def test_roc(found):
+    ax = plots.roc(found)
+    diagonal, blind, curve = ax.get_lines()
+    np.testing.assert_array_equal(curve.get_xdata(), found.roc.draws)
+    np.testing.assert_array_equal(curve.get_ydata(), found.roc.truths)
+    assert (np.diff(curve.get_xdata()) >= 0).all()
+    assert (curve.get_ydata() >= curve.get_xdata() - 0.02).all()
+    np.testing.assert_array_equal(diagonal.get_ydata(), [0, 1])
+    assert str(found.auc_x) in blind.get_label()
+
+
+@pytest.mark.parametrize("draw", [plots.reliability, plots.roc])
+def test_they_draw_where_they_are_told(found, draw):
+    _, ax = plt.subplots()
+    assert draw(found, ax) is ax
