@@ -40,6 +40,17 @@ bench: install
 	$(BIN)/python benchmarks/tasks.py
 	$(BIN)/python benchmarks/speed_jansen_rit.py
 	$(BIN)/python benchmarks/npe_peer.py
+	$(BIN)/python benchmarks/leak.py
+	$(BIN)/python benchmarks/speed_local.py
+	$(BIN)/python benchmarks/speed_ranks.py
+	$(BIN)/python benchmarks/speed_lhpd.py
+	$(BIN)/python benchmarks/power_lhpd.py
+	$(BIN)/python benchmarks/speed_c2st.py
+	$(BIN)/python benchmarks/figure1.py
+	$(BIN)/python benchmarks/effects.py bands
+	$(BIN)/python benchmarks/effects.py reweighted
+	$(BIN)/python benchmarks/power_mde.py
+	$(BIN)/python benchmarks/zoom.py
 
 clean:
 	rm -rf $(VENV)

@@ -25,7 +25,8 @@ LAYERS = [
     {"diagnostics.c2st", "diagnostics.lc2st", "diagnostics.moments", "diagnostics.divergence"},
     {"diagnostics.sbc", "diagnostics.coverage"},
     {"diagnostics.region", "diagnostics.lhpd", "diagnostics.lpit", "diagnostics.tarp"}
-    | {"power", "tuned"},
+    | {"replays", "tuned"},
+    {"power"},
     {"trust"},
     {"diagnostics", "io", "plots.pp", "adapters", "adapters.zuko", "tasks"},
     {"plots.c2st", "plots.effects", "plots.health", "plots.levels", "plots.ranks"}

@@ -134,6 +134,38 @@ def test_distance_in_another_representation(gaussian):
         Nearest((0.1,), Distance(lambda x: x[:3])).inside(calibration.features, torch.zeros(1, 2))
 
 
+def test_the_hypothesis_says_how_far_the_neighbourhood_reaches(gaussian):
+    """Ten points are the fewest, and ties in x are all in or all out."""
+    few = assay.lc2st(half(gaussian, 60), SMALL, assay.LocalExchange(9, 0.05))(draws(gaussian))
+    assert "nearest 17%" in few.hypothesis
+    assert "nearest 17%" in few.sentence
+    calibration = gaussian().calibration(200)
+    tied = assay.Calibration(calibration.theta, calibration.x.sign(), calibration.theta_q)
+    there = assay.Draws(torch.ones(2), torch.zeros(30, 2))
+    share = (tied.x == 1).all(1).double().mean().item()
+    for test in (
+        assay.lc2st(tied, SMALL, assay.LocalExchange(9, 0.05)),
+        assay.region(tied.subset(slice(0, 200)), SMALL, Nearest((0.05,))),
+    ):
+        found = int(test(there).hypothesis.split("nearest ")[1].split("%")[0])
+        assert abs(found - 100 * share) < 12
+
+
+def test_near_points_are_found_in_single_precision_and_however_many_are_asked():
+    x = torch.cat([torch.randn(500, 2, generator=stream(i, "cluster")) * 1e-4 + i for i in (0, 2)])
+    assert (Nearest((0.05,)).inside(x, x[:5]).sum(2) == 50).all()
+    tied = torch.randint(3, (300, 7), generator=stream(0, "tied")).float()
+    together = Nearest((0.1,)).inside(tied, tied[:40])
+    alone = torch.cat([Nearest((0.1,)).inside(tied, o[None]) for o in tied[:40]])
+    assert torch.equal(together, alone)
+
+
+def test_too_few_nulls_for_many_observations_are_said(gaussian):
+    places = assay.Draws(torch.randn(12, 2), torch.zeros(12, 30, 2))
+    result = assay.lc2st(half(gaussian, 100), SMALL, assay.LocalExchange(19, 0.2))(places)
+    assert "no adjusted p-value can be below 0.600: take 239" in result.sentence
+
+
 def test_row_order_does_not_matter(gaussian):
     calibration = half(gaussian, 200, 2, 1.0)
     order = torch.randperm(200, generator=stream(0, "order"))
@@ -155,8 +187,10 @@ def test_save(gaussian, tmp_path):
 
 
 def test_bad_input(gaussian):
-    with pytest.raises(ValueError, match="shares: expected"):
+    with pytest.raises(ValueError, match="share: expected"):
         assay.LocalExchange(9, 1.5)
+    with pytest.raises(TypeError, match="function: expected"):
+        Distance("a")
     with pytest.raises(ValueError, match="n: expected at least 1"):
         assay.LocalExchange(0)
     with pytest.raises(TypeError, match="distance: expected"):

@@ -24,8 +24,9 @@ from assay.classifiers.maps import Joint
 from assay.coordinates import Ranks
 from assay.neighbourhoods import Nearest
 from assay.planted import Narrow, Shift, Wide
-from assay.power import _coordinates, _engine, _fitted, _model
+from assay.power import _fitted, _model
 from assay.randomness import stream
+from assay.replays import _coordinates, replayed
 
 X_O = torch.tensor([[0.3, -0.3], [1.5, 1.0], [4.0, 4.0]])
 BANKS = (Hermite(1), Hermite(2))
@@ -64,7 +65,7 @@ class Coin:
 def test_the_quick_way_agrees_with_the_test_itself(gaussian, k, error):
     """Statistics of planted data by closed form, and by the moment test from scratch."""
     test = prepared(gaussian(), k, banks=assay.classifiers.features.BANKS)
-    engine = _engine(test, Draws(X_O), 3)
+    engine = replayed(test, Draws(X_O), 3)
     for size in (0.0, 0.3):
         member = engine.declared.member(1)
         truth = member.moved(error, size, engine.declared.chance(1))

@@ -271,3 +271,13 @@ class TestDensities:
         truth = values.truth.clone()
         truth[3] = -torch.inf
         assert log_densities(calibration, Values(truth, values.draws)).truth[3] == -torch.inf
+
+
+def test_rows_are_told_apart_whatever_constant_features_come_first():
+    theta, x = torch.randn(2, 100, 2, generator=stream(0, "constant"))
+    features = torch.cat([torch.zeros(100, 5), x], 1)
+    draws = torch.randn(100, 9, 2, generator=stream(1, "constant")).round()
+    calibration = Calibration(theta.round(), features, draws)
+    order = torch.randperm(100, generator=stream(2, "constant"))
+    one, two = (ranked(c, None, 0).ranks for c in (calibration, calibration.subset(order)))
+    np.testing.assert_array_equal(one[order], two)

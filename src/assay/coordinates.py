@@ -85,5 +85,5 @@ def _check_draws(k: int, m: int, fewest: int) -> None:
     if k < fewest:
         raise ValueError(
             f"theta_q: expected at least {fewest} draws of q at each x for {m} parameter(s); got "
-            f"{k}. With 32 the moment test sees nearly all there is."
+            f"{k}. With 32 a local test sees nearly all there is."
         )

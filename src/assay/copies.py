@@ -243,8 +243,7 @@ class Relabelled:
         """The same copies of some sets (b,), each with the labels that it has here."""
 
         def relabel(h: int, j: int) -> Tensor:
-            some = rows[j * BLOCK : (j + 1) * BLOCK]
-            return self.labels[self.which.index(h)][some].cpu()
+            return self.relabelled(h)[rows[j * BLOCK : (j + 1) * BLOCK]].cpu()
 
         return replace(self, members=self.members[rows], x=self.x[rows], relabel=relabel)
 

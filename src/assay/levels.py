@@ -89,10 +89,18 @@ class Levels:
                 f"u: expected levels (n,) or (n, j) beside observations x (n, ...), with n of at "
                 f"least {FEWEST_ROWS}; got {tuple(u.shape)} and {tuple(x.shape)}."
             )
+        given: Any = self.names
+        if isinstance(given, str):
+            raise TypeError(f"names: expected a tuple of names; got {given!r}.")
         names = tuple(self.names) or tuple(f"u[{j}]" for j in range(u.shape[1]))
         if len(names) != u.shape[1]:
             raise ValueError(f"names: expected {u.shape[1]}, one a column; got {len(names)}.")
         u_q = None if self.u_q is None else _checked("u_q", self.u_q, x)
+        if u_q is not None and (u_q.ndim != 3 or u_q.shape[::2] != u.shape):
+            raise ValueError(
+                f"u_q: expected shape ({len(u)}, k, {u.shape[1]}), beside u; got "
+                f"{tuple(u_q.shape)}."
+            )
         for name, value in {"u": u, "x": x, "names": names, "u_q": u_q}.items():
             object.__setattr__(self, name, value)
         _ = self.calibration

@@ -39,11 +39,17 @@ class Distance:
 
     function: Callable[[Tensor], Any] | None = None
 
+    def __post_init__(self) -> None:
+        if self.function is not None and not callable(self.function):
+            raise TypeError(f"function: expected a function of features; got {self.function!r}.")
+
     def __call__(self, x: Tensor, x_o: Tensor) -> Tensor:
         """Distances (o, n) between features x (n, d) and observations (o, d)."""
         x, x_o = self._represented(x), self._represented(x_o)
         robust = Robust.fit(x)
-        return torch.cdist(robust(x_o), robust(x))
+        # Products of matrices would lose the distances of near points, and let ties fall apart.
+        mode = "donot_use_mm_for_euclid_dist"
+        return torch.cdist(robust(x_o), robust(x), compute_mode=mode)
 
     def _represented(self, x: Tensor) -> Tensor:
         if self.function is None:
@@ -103,7 +109,11 @@ class Nearest:
 
     def hypothesis(self, share: float) -> str:
         """What a small p-value speaks against, where points up to this share have weight."""
-        return f"q(theta | x) = p(theta | x) throughout the nearest {share:.0%} of x around x_o"
+        return f"q(theta | x) = p(theta | x) {self.scope(share)} around x_o"
+
+    def scope(self, share: float) -> str:
+        """Where q is right under the hypothesis."""
+        return f"throughout the nearest {share:.0%} of x"
 
     @property
     def family(self) -> Family:
@@ -113,6 +123,13 @@ class Nearest:
     def weights(self, x: Tensor, x_o: Tensor) -> Tensor:
         """Weights (o, c, n) of features x (n, d) around observations (o, d), of unit norm."""
         return torch.nn.functional.normalize(self.inside(x, x_o).to(x), dim=2)
+
+    def reach(self, x: Tensor, x_o: Tensor) -> float:
+        """The share of features x (n, d) that is near any of the observations (o, d), at most.
+
+        It is larger than the share asked for where ten points are more, or where x has ties.
+        """
+        return float(self.inside(x, x_o)[:, -1].double().mean(1).max())
 
     def inside(self, x: Tensor, x_o: Tensor) -> Tensor:
         """Whether features x (n, d) are near observations (o, d), with shape (o, c, n)."""

@@ -312,7 +312,10 @@ class LocalExchange:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", check_count("n", self.n))
-        shares = self.where.shares
+        try:
+            shares = self.where.shares
+        except ValueError as error:
+            raise ValueError(f"share: {str(error).partition(': ')[2]}") from error
         object.__setattr__(self, "share", shares[0] if len(shares) == 1 else shares)
 
     @property
@@ -328,7 +331,7 @@ class LocalExchange:
     @property
     def scope(self) -> str:
         """Where q is right under the hypothesis."""
-        return f"throughout the nearest {max(self.where.shares):.0%} of x"
+        return self.where.scope(max(self.where.shares))
 
     @property
     def family(self) -> Family:

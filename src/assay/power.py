@@ -21,59 +21,30 @@ are nearly those of the set. Any other test is run whole.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.optimize
 import scipy.stats
-import torch
-from torch import Tensor
 from tqdm import tqdm
 
-from .coordinates import Whitened
-from .diagnostics.lc2st import LC2ST
-from .diagnostics.moments import FARTHEST, STEP, Moments, _surprise
 from .door import check_count, check_kind, check_number
-from .nulls import Exchange, FreePermutation, KnownBase, LocalExchange
-from .planted import Declared, Error, Member, Shift, Wide, checked_errors, without_bars
-from .randomness import Seed, seed_of, stream
-from .results import _freeze, _html, _text, pvalue
-from .samples import Calibration, Draws, Place
+from .planted import Error, Shift, Wide, checked_errors
+from .randomness import Seed, seed_of
+from .replays import Repeatable, Replay, replayed
+from .results import _freeze, _html, _text
+from .samples import Draws
 from .workers import spread_over
 
-__all__ = ["PowerCurve", "PowerResult", "power"]
+__all__ = ["PowerCurve", "PowerResult", "Repeatable", "power"]
 
 ERRORS: tuple[Error, ...] = (Shift(), Wide())
 # Sizes are steps of a ladder, four to a doubling.
 RATIO = 2**0.25
-# Null copies of the moment test, where it has fewer itself.
-POOL = 499
-# Nulls in parameters whose copies need not be fitted anew for planted data.
-ONCE = (Exchange, FreePermutation, LocalExchange)
-# Repetitions by default: of a test whose nulls are made once, in closed form, and of any other.
-FAST, SLOW = 100, 40
 # Repetitions by which a size is first looked at, and steps around the one that is found.
 FIRST, AROUND, MOST_STEPS = 8, 2, 9
 # How steep a curve is expected to be, and how surely, in logarithms.
 SHAPE = (math.log(1.7), 0.4)
-
-
-class Repeatable(Protocol):
-    """A local test that can be made again."""
-
-    @property
-    def calibration(self) -> Calibration:
-        """What it looks at."""
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings and versions that made it."""
-
-    def again(self, calibration: Calibration) -> "Repeatable":
-        """The same test of another calibration."""
-
-    def __call__(self, draws: Draws) -> Any:
-        """Tests q at one observation or many."""
 
 
 def power(
@@ -115,7 +86,7 @@ def power(
         raise ValueError(
             f"target: expected a probability above alpha and below 1; got {target} at {alpha}."
         )
-    engine = _engine(test, draws, seed_of(seed))
+    engine = replayed(test, draws, seed_of(seed))
     n = engine.repetitions if n is None else check_count("n", n, FIRST)
     level = _level(alpha, engine.nulls)
     curves = [_curve(engine, error, n, level, target) for error in kinds]
@@ -246,258 +217,10 @@ class PowerResult:
         return _html(self.labels, self.table, self.hypothesis, self.sentence)
 
 
-class _Engine(Protocol):
-    """How p-values of planted data are made."""
-
-    @property
-    def place(self) -> Place:
-        """The observations as they were given."""
-
-    @property
-    def nulls(self) -> int:
-        """The number of null copies of the test."""
-
-    @property
-    def hypothesis(self) -> str:
-        """What the test tests."""
-
-    @property
-    def words(self) -> str:
-        """How errors were planted, for the settings."""
-
-    @property
-    def repetitions(self) -> int:
-        """Repetitions by default."""
-
-    @property
-    def workers(self) -> int:
-        """Threads over which repetitions are spread."""
-
-    def pvalues(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
-        """P-values (g, o) at some sizes in one repetition."""
-
-
-def _engine(test: Repeatable, draws: Draws, seed: int) -> _Engine:
-    """The cheapest way to run a test on planted data."""
-    whole: Calibration = getattr(test, "whole", test.calibration)
-    place, declared = whole.place(draws), Declared.of(whole, seed)
-    first = declared.unplanted()
-    # Features stand for x from here on: an embedding is not run again for every data set.
-    if isinstance(test, Moments):
-        there = Draws(place.features)
-        if whole.base is not None or isinstance(test.coordinates, Whitened):
-            return _Closed.of(test.again(first), declared, there, place)
-    else:
-        theta = None if whole.base is not None else whole.observe(draws).draws
-        there = Draws(place.features, theta, n=draws.n)
-    if isinstance(test, LC2ST) and isinstance(test.null, KnownBase):
-        test = replace(test, null=test.null.fit(first, test.classifier, test.seed))
-    found = test.again(first)(there)
-    rerun = _Rerun(test, declared, there, place, found.null.shape[-1], found.hypothesis)
-    if isinstance(test, LC2ST) and isinstance(test.null, ONCE) and _single(test):
-        return replace(rerun, test=replace(test, null=replace(test.null, n=1)), null=found.null)
-    return rerun
-
-
-def _single(test: LC2ST) -> bool:
-    """Whether a statistic is that of one classifier, and not combined over the copies."""
-    fitted = getattr(test.scores, "data", test.scores)
-    return not any(hasattr(fitted, name) for name in ("views", "statistics"))
-
-
-@dataclass(frozen=True, eq=False)
-class _Rerun:
-    """Runs the test itself on planted data.
-
-    Args:
-        test: The test.
-        declared: What stands for the truth.
-        draws: The observations.
-        place: The same as they were given.
-        nulls: The number of null copies of the test.
-        hypothesis: Its hypothesis.
-        null: Null statistics (o, H) that planted data are compared with; their own if None.
-    """
-
-    test: Any
-    declared: Declared
-    draws: Draws
-    place: Place
-    nulls: int
-    hypothesis: str
-    null: np.ndarray | None = None
-
-    @property
-    def words(self) -> str:
-        """How errors were planted, for the settings."""
-        return "whole test" if self.null is None else "nulls without errors"
-
-    @property
-    def repetitions(self) -> int:
-        """Repetitions by default."""
-        return SLOW
-
-    @property
-    def workers(self) -> int:
-        """One: fits have threads of their own."""
-        return 1
-
-    def pvalues(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
-        """P-values (g, o) at some sizes in one repetition."""
-        member = self.declared.member(repetition)
-        found = []
-        for size in sizes:
-            truth = member.moved(error, size, self.declared.chance(repetition))
-            calibration = self.declared.calibration(member, truth)
-            with without_bars():
-                result = self.test.again(calibration)(self.draws)
-            null = result.null if self.null is None else self.null
-            found.append(pvalue(result.statistic, null))
-        return np.stack(found)
-
-
-@dataclass(frozen=True, eq=False)
-class _Closed:
-    r"""The moment test of planted truths, with nulls and set means made once.
-
-    In sets, a truth with :math:`u = L^{-1} (\theta - \mu)` for the mean and the Cholesky factor of
-    the covariance of the k others has, whitened among all k + 1 = r, the coordinates
-
-    .. math:: z_j = \sqrt{k / r} \; u_j / \sqrt{a_{j-1} a_j}, \qquad
-        a_j = 1 + \tfrac1r \sum_{i \le j} u_i^2 .
-
-    Args:
-        test: The test of the same sets without an error.
-        declared: What stands for the truth.
-        place: The observations as they were given.
-        nulls: The number of null copies of the test.
-        hypothesis: Its hypothesis.
-        null: Null statistics (o, p), of which H are taken at random for each repetition, so that
-            effects do not depend on a few of them.
-        weights: Weights of the sets near an observation, with shape (o c, b).
-        near: These sets, with shape (b,).
-        offsets: Weighted sums (o c, p) of the set means of each bank's features.
-        laws: Mean and degrees of freedom of each bank's squared length.
-    """
-
-    test: Moments
-    declared: Declared
-    place: Place
-    nulls: int
-    hypothesis: str
-    null: np.ndarray
-    weights: Tensor
-    near: Tensor
-    offsets: tuple[Tensor, ...]
-    laws: tuple[np.ndarray, np.ndarray]
-
-    @classmethod
-    def of(cls, test: Moments, declared: Declared, draws: Draws, place: Place) -> "_Closed":
-        """Makes nulls and set means."""
-        pool = replace(test, null=replace(test.null, n=max(POOL, test.null.n)))
-        weights = test._weights(test.calibration.place(draws))
-        near = (weights != 0).any(1).any(0).nonzero().flatten()
-        table = weights[..., near].flatten(0, 1)
-        share = float((weights != 0).sum(2).max()) / weights.shape[2]
-        return cls(
-            test,
-            declared,
-            place,
-            test.null.n,
-            test.where.hypothesis(share),
-            pool.surprises(draws).max(2).T,
-            table,
-            near,
-            _set_means(test, table, near),
-            test._source.laws(test.banks),
-        )
-
-    @property
-    def words(self) -> str:
-        """How errors were planted, for the settings."""
-        return "closed form"
-
-    @property
-    def repetitions(self) -> int:
-        """Repetitions by default."""
-        return FAST
-
-    @property
-    def workers(self) -> int:
-        """Threads over which repetitions are spread."""
-        return torch.get_num_threads() if self.weights.device.type == "cpu" else 1
-
-    def pvalues(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
-        """P-values (g, o) at some sizes in one repetition."""
-        member = self.declared.member(repetition)
-        coordinates = _coordinates(member, self.near)
-        chance = stream(self.declared.seed, "nulls", repetition)
-        null = self.null[:, torch.randperm(self.null.shape[1], generator=chance)[: self.nulls]]
-        found = []
-        for size in sizes:
-            truth = member.moved(error, size, self.declared.chance(repetition))
-            z = coordinates(truth[self.near]).clamp(-FARTHEST, FARTHEST)
-            found.append(pvalue(self._statistic(z), null))
-        return np.stack(found)
-
-    def _statistic(self, z: Tensor) -> np.ndarray:
-        """Statistics (o,) of truths with coordinates (b, m)."""
-        parts = list(zip(self.weights.split(STEP, 1), z.split(STEP), strict=True))
-        squares = []
-        for bank, offset in zip(self.test.banks, self.offsets, strict=True):
-            total = sum((part @ bank(rows) for part, rows in parts), -offset)
-            squares.append(total.square().sum(1))
-        table = torch.stack(squares, 1).double().cpu().numpy()
-        surprise = _surprise(table.reshape(len(self.null), -1, len(squares)), *self.laws)
-        return np.asarray(surprise.max(1))
-
-
-def _set_means(test: Moments, weights: Tensor, near: Tensor) -> tuple[Tensor, ...]:
-    """Weighted sums (o c, p) of the set means of features; zero in latent space."""
-    calibration = test.calibration
-    totals: list[Any] = [weights.new_zeros(())] * len(test.banks)
-    if calibration.theta_q is None:
-        return tuple(totals)
-    members = torch.cat([calibration.theta[:, None], calibration.theta_q], 1)
-    step = max(1, STEP // members.shape[1])
-    for rows, part in zip(near.split(step), weights.split(step, 1), strict=True):
-        z = test.coordinates(members[rows]).clamp(-FARTHEST, FARTHEST)
-        for i, bank in enumerate(test.banks):
-            totals[i] = totals[i] + part @ bank(z).mean(1)
-    return tuple(totals)
-
-
-def _coordinates(member: Member, near: Tensor) -> Callable[[Tensor], Tensor]:
-    """Coordinates (b, m) of truths (b, m) among the others of their sets."""
-    if member.others is None:
-        return lambda truth: truth
-    others = member.others[near]
-    r = others.shape[1] + 1
-    mean = others.mean(1)
-    centred = others - mean[:, None]
-    covariance = centred.mT @ centred / (r - 1)
-    diagonal = covariance.diagonal(dim1=1, dim2=2)
-    # As in `Whitened`: a little more than rounding, and a parameter without variation stays.
-    diagonal += torch.where(diagonal > 0, 1e-4 * diagonal, torch.ones_like(diagonal))
-    factor = torch.linalg.cholesky(covariance)
-    inverse = torch.linalg.solve_triangular(
-        factor, torch.eye(factor.shape[1]).to(factor).expand_as(factor), upper=False
-    )
-
-    def whitened(truth: Tensor) -> Tensor:
-        u = (inverse @ (truth - mean)[..., None])[..., 0]
-        above = 1 + u.square().cumsum(1) / r
-        before = torch.cat([torch.ones_like(above[:, :1]), above[:, :-1]], 1)
-        white: Tensor = math.sqrt((r - 1) / r) * u * (above * before).rsqrt()
-        return white
-
-    return whitened
-
-
 class _Runs:
     """Rejections of one planted error at the steps of a ladder, as they are asked for."""
 
-    def __init__(self, engine: _Engine, error: Error, alpha: float) -> None:
+    def __init__(self, engine: Replay, error: Error, alpha: float) -> None:
         self.engine, self.error, self.alpha = engine, error, alpha
         least, most = error.sizes
         count = math.ceil(math.log(most / least) / math.log(RATIO) - 1e-9)
@@ -528,7 +251,7 @@ class _Runs:
         return np.stack([np.stack(self.found[step][:n]) for step in steps], 1)
 
 
-def _curve(engine: _Engine, error: Error, n: int, level: float, target: float) -> PowerCurve:
+def _curve(engine: Replay, error: Error, n: int, level: float, target: float) -> PowerCurve:
     """Rejection rates around the size that is seen as often as wanted, at all observations."""
     runs = _Runs(engine, error, level)
     with runs.bar:

@@ -44,7 +44,7 @@ __all__ = [
 
 # Rows on which a quantity is evaluated at a time, and draws that are compared at a time.
 ROWS, PIECE = 2**17, 2**17
-# Features of x by which rows are told apart.
+# Features of x, among those that vary, by which rows are told apart.
 COLUMNS = 4
 # Sets and draws on which densities are compared with the draws they should belong to.
 SETS, DRAWS, FEWEST_DRAWS, FAR = 200, 100, 20, 6
@@ -85,8 +85,9 @@ class Values:
 class Chance:
     """Randomness that belongs to observations, not to rows: reordering rows changes nothing.
 
-    The seed also depends on the order of x in its features. With one and the same seed two data
-    sets then still meet independent nulls; x has no say in ranks, so it may choose them.
+    Rows are told apart by the first few features of x that vary; those that tie stay in the order
+    given. The seed also depends on the order of x in these features. With one and the same seed
+    two data sets then still meet independent nulls; x has no say in ranks, so it may choose them.
 
     Args:
         order: The rows in an order that x decides, with shape (n,).
@@ -105,7 +106,10 @@ class Chance:
             >>> Chance.of(Calibration(theta, -theta, theta), 0).order[:3]
             array([19, 18, 17])
         """
-        columns = calibration.features[:, :COLUMNS].cpu().numpy()
+        features = calibration.features
+        varies = (features != features[:1]).any(0).nonzero().flatten()[:COLUMNS]
+        # Where x is constant there is nothing to tell rows apart by.
+        columns = features[:, varies if len(varies) else slice(1)].cpu().numpy()
         order = np.lexsort(columns.T[::-1])
         rows = columns[order]
         # Once sorted, the order of a single feature says nothing: then it is which of its
@@ -397,7 +401,8 @@ def _check_own_density(calibration: Calibration, log_q: Tensor) -> None:
         raise ValueError(
             "log_q: expected the density of the q that made theta_q, high where its draws are "
             f"dense; got densities along which the draws' own density has slope {slope:.2f}, far "
-            "from 1. Are rows in another order, or densities those of another x or q?"
+            "from 1. Are rows in another order, or densities those of another x or q? If they are "
+            'right, sbc(calibration, {"log_q": log_q}) ranks them without this check.'
         )
 
 

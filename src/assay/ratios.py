@@ -26,8 +26,9 @@ from .results import LEVELS, _freeze
 
 __all__ = ["DIVERGENCES", "Estimate", "Weighted", "weighted"]
 
-# Probabilities nearer to 0 or 1 than this cannot be told from them.
-NARROWEST = 1e-4
+# Probabilities below and above these cannot be told from 0 and 1: no calibration of a usual size
+# shows a truth to be a hundred times as likely as a draw of q there, but least squares may say so.
+LEAST, MOST = 1e-4, 0.99
 # Groups of draws of the jackknife.
 GROUPS = 20
 # The spread of the nulls is that of a fit to noise; a fit that has found something is less steady.
@@ -128,7 +129,7 @@ def weighted(
         draws: The draws in the space of the test, with shape (s, m).
     """
     d = np.concatenate([probabilities[None], null]).astype(float)
-    d = d.clip(NARROWEST, 1 - NARROWEST)
+    d = d.clip(LEAST, MOST)
     weights, khat = smoothed(d / (1 - d))
     noisy, _ = smoothed(weights[:1] * weights[1:])
     sample = _Sample.of(theta.astype(float), draws.astype(float))

@@ -97,10 +97,11 @@ def adjusted(pvalues: np.ndarray) -> np.ndarray:
 def combined(statistics: np.ndarray) -> np.ndarray:
     r"""One statistic from those of several classifiers, the same function for every copy.
 
-    Cube roots, which are nearly normal for sums of squares (Wilson and Hilferty 1931), are
-    standardised over all copies, data included, and :math:`-\log P(Z \ge z)` is summed over the
-    classifiers. Since every copy is treated alike, p-values stay exact. A sum sees what several
-    classifiers half see; it is the better of the two here, the other being the smallest p-value.
+    Cube roots, which are nearly normal for sums of squares (Wilson and Hilferty 1931), or the
+    statistics themselves where some are negative, are standardised over all copies, data included,
+    and :math:`-\log P(Z \ge z)` is summed over the classifiers. Since every copy is treated alike,
+    p-values stay exact. A sum sees what several classifiers half see; it is the better of the two
+    here, the other being the smallest p-value.
 
     Args:
         statistics: Statistics of v classifiers, with shape (v, ..., H + 1).
@@ -115,8 +116,10 @@ def combined(statistics: np.ndarray) -> np.ndarray:
 
 
 def _scores(statistics: np.ndarray) -> np.ndarray:
-    """Cube roots of statistics (..., H + 1), standardised over all copies."""
-    roots = np.cbrt(statistics)
+    """Statistics (..., H + 1), or their cube roots, standardised over all copies."""
+    # Sums of squares; what may be negative is nearly normal as it is.
+    signed = (statistics < 0).any(-1, keepdims=True)
+    roots = np.where(signed, statistics, np.cbrt(statistics))
     spread = roots.std(-1, keepdims=True)
     return np.asarray((roots - roots.mean(-1, keepdims=True)) / np.where(spread > 0, spread, 1))
 
@@ -210,7 +213,18 @@ class LocalTested(Tested):
 
     @property
     def _warning(self) -> str:
-        """What is to be said of observations outside the calibration cloud."""
+        """What is to be said of too few nulls, and of observations outside the cloud."""
+        count, least = self.statistic.size, 1 / (1 + self.null.shape[-1])
+        if isinstance(self.family, Separate) and count * least > 0.05:
+            enough = math.ceil(count / 0.05) - 1
+            return (
+                f" With {self.null.shape[-1]} nulls no adjusted p-value can be below "
+                f"{_number(min(1.0, count * least))}: take {enough}.{self._outside}"
+            )
+        return self._outside
+
+    @property
+    def _outside(self) -> str:
         if self.surroundings is None or not self.surroundings.outside.any():
             return ""
         if not self.statistic.ndim:
@@ -304,7 +318,8 @@ def step_down(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
     scores = _scores(np.concatenate([statistic[:, None], null], 1))
     order = (-scores[:, 0]).argsort(kind="stable")
     largest = np.maximum.accumulate(scores[order][::-1], 0)[::-1]
-    steps = np.maximum.accumulate(pvalue(scores[order, 0], largest[:, 1:]))
+    plain = pvalue(statistic, null)[order]
+    steps = np.maximum.accumulate(np.maximum(pvalue(scores[order, 0], largest[:, 1:]), plain))
     found = np.empty_like(steps)
     found[order] = steps
     return found

@@ -554,3 +554,13 @@ def test_bad_classifiers():
 def test_discrete_samples_may_consist_of_the_same_values():
     p, q = torch.arange(40.0)[:, None] % 2, torch.arange(60.0)[:, None] % 2
     assert (c2st(p, q, LDA(), Exchange(9)).pvalue > 0.05).all()
+
+
+def test_level_of_few_valued_samples_at_one_seed():
+    """500 repetitions of binary rows, all with seed 0."""
+    found = []
+    for i in range(500):
+        p, q = (torch.rand(2, 20, 1, generator=stream(i, "binary")) < 0.3).float()
+        found.append(assay.c2st(p, q, LDA(), assay.Exchange(39), Folds(2))["mse"].pvalue)
+    for alpha in (0.05, 0.2, 0.3):
+        assert (np.array(found) <= alpha).sum() <= scipy.stats.binom.ppf(0.999, 500, alpha)

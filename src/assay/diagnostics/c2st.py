@@ -119,7 +119,8 @@ def c2st(
 
     Where there are more draws of q than truths, a set consists of one truth and
     :math:`k = \lfloor n_q / n_p \rfloor` draws, and the other way round where there are fewer;
-    rows that are left over are left out at random. The order of rows does not matter.
+    rows that are left over are left out at random. The order of rows does not matter, but for
+    samples with repeated rows, which must come in random order.
 
     Args:
         p: Draws of the truth, with shape (n_p, m).
@@ -354,8 +355,14 @@ def _sets(truths: Tensor, draws: Tensor, null: Exchange, seed: int) -> Relabelle
 
 
 def _shuffled(array: Tensor, seed: int, name: str) -> Tensor:
-    order = torch.randperm(len(array), generator=stream(seed, "sets", name))
-    return _sorted(array)[order.to(array.device)]
+    """Rows in random order; whatever order they come in, unless rows repeat.
+
+    Repeated rows tell one data set from another so little that chance must come from their order.
+    """
+    order = torch.randperm(len(array), generator=stream(seed, "sets", name)).to(array.device)
+    ordered = _sorted(array)
+    repeated = bool((ordered[1:] == ordered[:-1]).all(1).any())
+    return (array if repeated else ordered)[order]
 
 
 def _judged(

@@ -28,7 +28,7 @@ from ..health import Health, health
 from ..nulls import Exchange, KnownBase, Null
 from ..randomness import Seed, seed_of
 from ..results import LocalResult, combined
-from ..samples import Calibration, Draws, Observed
+from ..samples import Calibration, Draws, Observed, Place
 from ..statistics import Statistic, mse0
 from ..version import versions
 
@@ -122,8 +122,7 @@ class LC2ST:
             x=observed.place.x.cpu().numpy()[axis],
             draws=observed.draws.cpu().numpy()[axis],
             theta=theta,
-            hypothesis=self.null.hypothesis,
-            settings=self.settings,
+            **self._said(observed.place),
             family=self.null.family,
             surroundings=self.calibration.surroundings(observed.place),
         )
@@ -135,6 +134,15 @@ class LC2ST:
             calibration: The calibration.
         """
         return lc2st(calibration, self.classifier, self.null, self.statistic, self.seed)
+
+    def _said(self, place: Place) -> dict[str, Any]:
+        """The hypothesis and the settings; a local null says how far its neighbourhood reaches."""
+        where = getattr(self.null, "where", None)
+        if where is None:
+            return {"hypothesis": self.null.hypothesis, "settings": self.settings}
+        share = where.reach(self.calibration.features, place.features)
+        settings = self.settings | {"scope": where.scope(share)}
+        return {"hypothesis": where.hypothesis(share), "settings": settings}
 
     def _scored(self, observed: Observed) -> tuple[np.ndarray, np.ndarray]:
         """Statistics (o, H + 1) and probabilities (o, H + 1, s), one observation at a time."""

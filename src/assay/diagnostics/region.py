@@ -109,6 +109,7 @@ class Region:
         place = observed.place
         axis = 0 if place.single else slice(None)
         found = self._statistics(place)
+        share = self.where.reach(self.calibration.features, place.features)
         pairs = zip(observed.draws, place.features, strict=True)
         probabilities = torch.cat([self.scores(at[None], x[None])[:, 0] for at, x in pairs])
         return LocalResult(
@@ -119,8 +120,8 @@ class Region:
             x=place.x.cpu().numpy()[axis],
             draws=observed.draws.cpu().numpy()[axis],
             theta=None if observed.theta is None else observed.theta.cpu().numpy()[axis],
-            hypothesis=self.where.hypothesis(max(self.where.shares)),
-            settings=self.settings,
+            hypothesis=self.where.hypothesis(share),
+            settings=self.settings | {"scope": self.where.scope(share)},
             family=Strong(),
             surroundings=self.calibration.surroundings(place),
         )
@@ -152,7 +153,7 @@ class Region:
             "classifier": repr(self.classifier),
             "where": repr(self.where),
             "null": repr(self.null),
-            "scope": f"throughout the nearest {max(self.where.shares):.0%} of x",
+            "scope": self.where.scope(max(self.where.shares)),
             "seed": self.seed,
             **versions(),
         }

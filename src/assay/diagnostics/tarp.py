@@ -222,7 +222,12 @@ def _references(
     if isinstance(references, UniformBox):
         low, high = members.amin(0), members.amax(0)
         return low + share * (high - low)
-    if callable(references) and not isinstance(references, type):
+    if references is None or isinstance(references, type | str):
+        raise TypeError(
+            "references: expected UniformBox(), an array (n, m) or a function of x; got "
+            f"{references!r}."
+        )
+    if callable(references):
         with torch.no_grad(), isolated(stream(0, "references")):
             references = references(calibration.x)
     found = as_tensors({"references": references})["references"].to(theta)
