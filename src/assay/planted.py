@@ -340,9 +340,10 @@ class Declared:
     def _unknown(self) -> Tensor:
         """Shares (m,) of the variance of set means around their regression that q has itself."""
         assert self.members is not None
-        rest = (self.members.mean(1) - self._frame[0]) / _deviation(self.members)
-        excess = (rest.square().mean(0) * self.members.shape[1] - 1).clamp_min(0)
-        return excess / (1 + excess)
+        location, scale = self._frame
+        between = ((self.members.mean(1) - location) / scale).square().mean(0)
+        within = (self.members.var(1) / scale.square()).mean(0) / self.members.shape[1]
+        return 1 - (within / between.clamp_min(torch.finfo(between.dtype).tiny)).clamp(0, 1)
 
     @cached_property
     def _frame(self) -> tuple[Tensor, Tensor]:

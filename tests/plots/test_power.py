@@ -51,7 +51,7 @@ def test_it_draws_rates_the_curve_and_the_effects(result):
 def test_an_error_that_is_never_seen(result):
     """The mean alone is blind to a width."""
     assert np.isinf(result["too wide"].mde).all()
-    ax = plots.power(result, "too wide")
+    ax = plots.power(result, error="too wide")
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert "effects, 2 of 2 never seen" in labels
 
@@ -63,4 +63,4 @@ def test_it_draws_where_it_is_told(result):
 
 def test_an_error_that_was_not_planted(result):
     with pytest.raises(KeyError, match="expected one of"):
-        plots.power(result, "skew")
+        plots.power(result, error="skew")

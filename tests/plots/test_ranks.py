@@ -26,7 +26,7 @@ def heights(collection):
 
 
 def test_the_histogram_and_its_band(result):
-    ax = plots.rank_histogram(result, "theta[1]")
+    ax = plots.rank_histogram(result, quantity="theta[1]")
     found = result.histogram()
     size = np.diff(found.edges)
     bars = [bar.get_height() for bar in ax.patches]
@@ -72,4 +72,4 @@ def test_it_draws_where_it_is_told(result, plot):
 
 def test_a_quantity_that_is_not_there(result):
     with pytest.raises(ValueError, match="quantity: expected one of theta"):
-        plots.rank_histogram(result, "phi")
+        plots.rank_histogram(result, quantity="phi")

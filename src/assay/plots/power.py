@@ -12,13 +12,13 @@ from .pp import BAND, CURVE, STEP
 __all__ = ["power"]
 
 
-def power(result: PowerResult, error: str | None = None, ax: Axes | None = None) -> Axes:
+def power(result: PowerResult, ax: Axes | None = None, error: str | None = None) -> Axes:
     """Draws rejection rates with the fitted curve, and marks the minimum detectable effect.
 
     Args:
         result: What a test would have seen, at one observation or many; each has its own curve.
-        error: The name of the error; the first of the result if None.
         ax: Where to draw; new axes of one column's width if None.
+        error: The name of the error; the first of the result if None.
 
     Returns:
         The axes.

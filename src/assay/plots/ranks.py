@@ -15,7 +15,7 @@ STYLES = ("-", "--", ":", "-.")
 
 
 def rank_histogram(
-    result: SBCResult, quantity: str | None = None, ax: Axes | None = None, alpha: float = 0.05
+    result: SBCResult, ax: Axes | None = None, quantity: str | None = None, alpha: float = 0.05
 ) -> Axes:
     """Draws the ranks of one quantity in bins, with a null band that holds all bars at once.
 
@@ -24,8 +24,8 @@ def rank_histogram(
 
     Args:
         result: What simulation-based calibration found.
-        quantity: The name of the quantity; the first if None.
         ax: Where to draw; new axes of one column's width if None.
+        quantity: The name of the quantity; the first if None.
         alpha: One minus the joint coverage of the band.
 
     Returns:
