@@ -191,7 +191,7 @@ class Regressed:
 
     Example:
         >>> x = torch.randn(100, 2, generator=torch.Generator().manual_seed(0))
-        >>> Regressed((0.1,)).weights(x, x[:1]).norm(dim=2)
+        >>> Regressed((0.1,)).weights(x, x[:1]).norm(dim=2).round(decimals=3)
         tensor([[1.]])
     """
 

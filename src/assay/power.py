@@ -11,11 +11,10 @@ s with :math:`\pi(s)` = 0.8, from the monotone curve
 which has the right level at s = 0, fitted by maximum likelihood to the rejections around it. All
 sizes share the same truths in a repetition, and all observations the same planted data.
 
-**Nulls are made once** where planted data may share them. In latent space with
-:class:`assay.KnownBase` they know neither q nor the truths, and nothing is lost. The moment test
-of draws, and a test in parameters by a single classifier, compare planted data with the nulls of
-the same sets without an error: exchanges of a set in which one member of k + 1 was moved a little
-are nearly those of the set. Any other test is run whole.
+**Nulls are made once** for the moment test. In latent space they know neither q nor the truths,
+and nothing is lost; for draws they are those of the same sets without an error, since exchanges of
+a set in which one member of k + 1 was moved a little are nearly those of the set. Other tests are
+made again for every planted data set, see :mod:`assay.replays`.
 """
 
 import math
@@ -74,7 +73,7 @@ def power(
 
     Example:
         >>> z, x = torch.randn(2, 500, 2, generator=torch.Generator().manual_seed(0))
-        >>> test = assay.moments(Calibration.from_base(z, x))
+        >>> test = assay.moments(assay.Calibration.from_base(z, x))
         >>> result = power(test, Draws(torch.zeros(2)), Shift(), n=20)
         >>> bool(0.2 < result["shift"].mde < 0.7)
         True
@@ -240,15 +239,16 @@ class _Runs:
         def run(repetition: int) -> list[tuple[int, np.ndarray]]:
             missing = [s for s, count in zip(steps, have, strict=True) if count <= repetition]
             sizes = [float(self.sizes[step]) for step in missing]
-            found = self.engine.pvalues(self.error, sizes, repetition)
+            found = self.engine.run(self.error, sizes, repetition)
             self.bar.update(len(missing))
-            return list(zip(missing, found <= self.alpha + 1e-9, strict=True))
+            return list(zip(missing, found, strict=True))
 
         with spread_over(min(self.engine.workers, max(1, len(todo)))) as apply:
             for done in apply(run, todo):
-                for step, rejected in done:
-                    self.found[step].append(np.atleast_1d(rejected))
-        return np.stack([np.stack(self.found[step][:n]) for step in steps], 1)
+                for step, found in done:
+                    self.found[step].append(found)
+        pvalues = [self.engine.pvalues(np.stack(self.found[step][:n])) for step in steps]
+        return np.stack(pvalues, 1) <= self.alpha + 1e-9
 
 
 def _curve(engine: Replay, error: Error, n: int, level: float, target: float) -> PowerCurve:

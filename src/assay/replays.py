@@ -1,14 +1,18 @@
 r"""Replays: the same test at the same observations, on data with a planted error.
 
-A replay makes the p-values of planted data, as cheaply as the test allows. :class:`Closed` scores
-planted truths as the moment test would, without making the test again; :class:`Rerun` makes it
-again, with nulls of its own or, where a statistic is that of a single classifier, with those of
-the same sets without an error.
+A replay makes the p-values of planted data, as cheaply as the test allows:
+
+* :class:`Closed` scores planted truths as the moment test would, without making the test again.
+* :class:`Pooled` makes a test by a single classifier again with a few null copies, and compares
+  its statistic with the null copies of all repetitions at the same size of the error.
+* :class:`Rerun` makes any other test again, whole.
+
+Each repetition of the latter two has a seed of its own.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,18 +24,19 @@ from .diagnostics.lc2st import LC2ST
 from .diagnostics.moments import FARTHEST, STEP, Moments, _surprise
 from .nulls import Exchange, FreePermutation, KnownBase, LocalExchange
 from .planted import Declared, Error, Member, without_bars
-from .randomness import stream
+from .randomness import seed_of, stream
 from .results import pvalue
 from .samples import Calibration, Draws, Place
 
-__all__ = ["Closed", "Repeatable", "Replay", "Rerun", "replayed"]
+__all__ = ["Closed", "Pooled", "Repeatable", "Replay", "Rerun", "replayed"]
 
 # Repetitions by default: of a test whose nulls are made once, in closed form, and of any other.
 FAST, SLOW = 100, 40
 # Null copies of the moment test, where it has fewer itself.
 POOL = 499
-# Nulls in parameters whose copies need not be fitted anew for planted data.
-ONCE = (Exchange, FreePermutation, LocalExchange)
+# Null copies of each repetition where they are pooled, and the nulls that can be.
+EACH = 4
+POOLED = (Exchange, FreePermutation, KnownBase, LocalExchange)
 
 
 class Repeatable(Protocol):
@@ -79,8 +84,11 @@ class Replay(Protocol):
     def workers(self) -> int:
         """Threads over which repetitions are spread."""
 
-    def pvalues(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
-        """P-values (g, o) at some sizes in one repetition."""
+    def run(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
+        """What one repetition finds at some sizes, with shape (g, o, c)."""
+
+    def pvalues(self, found: np.ndarray) -> np.ndarray:
+        """P-values (n, o) from what n repetitions found at one size, with shape (n, o, c)."""
 
 
 def replayed(test: Repeatable, draws: Draws, seed: int) -> Replay:
@@ -96,13 +104,11 @@ def replayed(test: Repeatable, draws: Draws, seed: int) -> Replay:
     else:
         theta = None if whole.base is not None else whole.observe(draws).draws
         there = Draws(place.features, theta, n=draws.n)
-    if isinstance(test, LC2ST) and isinstance(test.null, KnownBase):
-        test = replace(test, null=test.null.fit(first, test.classifier, test.seed))
     found = test.again(first)(there)
-    rerun = Rerun(test, declared, there, place, found.null.shape[-1], found.hypothesis)
-    if isinstance(test, LC2ST) and isinstance(test.null, ONCE) and _single(test):
-        return replace(rerun, test=replace(test, null=replace(test.null, n=1)), null=found.null)
-    return rerun
+    rerun = test, declared, there, place, found.null.shape[-1], found.hypothesis
+    if isinstance(test, LC2ST) and isinstance(test.null, POOLED) and _single(test):
+        return Pooled(replace(test, null=replace(test.null, n=EACH)), *rerun[1:])
+    return Rerun(*rerun)
 
 
 def _single(test: LC2ST) -> bool:
@@ -122,7 +128,6 @@ class Rerun:
         place: The same as they were given.
         nulls: The number of null copies of the test.
         hypothesis: Its hypothesis.
-        null: Null statistics (o, H) that planted data are compared with; their own if None.
     """
 
     test: Any
@@ -131,12 +136,11 @@ class Rerun:
     place: Place
     nulls: int
     hypothesis: str
-    null: np.ndarray | None = None
 
     @property
     def words(self) -> str:
         """How errors were planted, for the settings."""
-        return "whole test" if self.null is None else "nulls without errors"
+        return "whole test"
 
     @property
     def repetitions(self) -> int:
@@ -148,18 +152,57 @@ class Rerun:
         """One: fits have threads of their own."""
         return 1
 
-    def pvalues(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
-        """P-values (g, o) at some sizes in one repetition."""
-        member = self.declared.member(repetition)
+    def run(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
+        """P-values (g, o, 1) at some sizes in one repetition."""
+        results = self._results(error, sizes, repetition)
+        return np.stack([pvalue(result.statistic, result.null)[:, None] for result in results])
+
+    def pvalues(self, found: np.ndarray) -> np.ndarray:
+        """P-values (n, o) of n repetitions, which are what they found."""
+        return np.asarray(found[..., 0])
+
+    def _results(self, error: Error, sizes: list[float], repetition: int) -> list[Any]:
+        """Results at some sizes in one repetition."""
+        member, test = self.declared.member(repetition), _seeded(self.test, repetition)
         found = []
         for size in sizes:
             truth = member.moved(error, size, self.declared.chance(repetition))
             calibration = self.declared.calibration(member, truth)
             with without_bars():
-                result = self.test.again(calibration)(self.draws)
-            null = result.null if self.null is None else self.null
-            found.append(pvalue(result.statistic, null))
-        return np.stack(found)
+                found.append(test.again(calibration)(self.draws))
+        return found
+
+
+class Pooled(Rerun):
+    """Runs the test with a few null copies, to be pooled over repetitions.
+
+    Null statistics of one data set scatter around those of all like it; a network's depend on
+    what there is to learn in its sets, so that they are pooled at each size by itself.
+    """
+
+    @property
+    def words(self) -> str:
+        """How errors were planted, for the settings."""
+        return "pooled nulls"
+
+    def run(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
+        """Statistics, first, and null statistics, with shape (g, o, 1 + h)."""
+        results = self._results(error, sizes, repetition)
+        parts = [np.concatenate([r.statistic[:, None], r.null], 1) for r in results]
+        return np.stack(parts)
+
+    def pvalues(self, found: np.ndarray) -> np.ndarray:
+        """P-values (n, o) of n repetitions, against the nulls of all of them."""
+        null = np.moveaxis(found[..., 1:], 1, 0).reshape(found.shape[1], -1)
+        return pvalue(found[..., 0], np.broadcast_to(null, (len(found), *null.shape)))
+
+
+def _seeded(test: Any, repetition: int) -> Any:
+    """The same test with another seed, where it has one."""
+    if not is_dataclass(test) or not hasattr(test, "seed"):
+        return test
+    seed = seed_of(stream(test.seed, "replay", repetition))
+    return replace(test, seed=seed)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,8 +276,8 @@ class Closed:
         """Threads over which repetitions are spread."""
         return torch.get_num_threads() if self.weights.device.type == "cpu" else 1
 
-    def pvalues(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
-        """P-values (g, o) at some sizes in one repetition."""
+    def run(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
+        """P-values (g, o, 1) at some sizes in one repetition."""
         member = self.declared.member(repetition)
         coordinates = _coordinates(member, self.near)
         chance = stream(self.declared.seed, "nulls", repetition)
@@ -243,8 +286,12 @@ class Closed:
         for size in sizes:
             truth = member.moved(error, size, self.declared.chance(repetition))
             z = coordinates(truth[self.near]).clamp(-FARTHEST, FARTHEST)
-            found.append(pvalue(self._statistic(z), null))
+            found.append(pvalue(self._statistic(z), null)[:, None])
         return np.stack(found)
+
+    def pvalues(self, found: np.ndarray) -> np.ndarray:
+        """P-values (n, o) of n repetitions, which are what they found."""
+        return np.asarray(found[..., 0])
 
     def _statistic(self, z: Tensor) -> np.ndarray:
         """Statistics (o,) of truths with coordinates (b, m)."""
