@@ -38,3 +38,6 @@ def test_an_observation_at_the_edge_of_the_prior():
     found = TwoMoons().posterior(x, 8, torch.Generator().manual_seed(0))
     assert found.theta.shape == (8, 2)
     assert found.acceptance < 1e-2
+    mean, deviation = TwoMoons().moments(torch.tensor([x]))
+    assert mean.isfinite().all()
+    assert (deviation > 0).all()

@@ -24,8 +24,9 @@ __all__ = ["TwoMoons"]
 RADIUS, WIDTH, CENTRE = 0.1, 0.01, 0.25
 
 
-# Proposals after which an observation is said to be out of the prior's reach.
-MOST_PROPOSED = 2**22
+# Proposals after which an observation is said to be out of the prior's reach: where none was
+# accepted, and where some were.
+MOST_REFUSED, MOST_PROPOSED = 2**22, 2**28
 
 
 class TwoMoons(Task):
@@ -52,7 +53,7 @@ class TwoMoons(Task):
         areas.
         """
         found, proposed, accepted, size = [], 0, 0, 2 * n
-        while proposed < MOST_PROPOSED + 2 * n:
+        while proposed < (MOST_PROPOSED if accepted else MOST_REFUSED) + 2 * n:
             across, along = (_crescent(size, generator).double() - x).unbind(1)
             sign = 2 * torch.randint(2, (size,), generator=generator) - 1
             theta = torch.stack([sign * across + along, sign * across - along], 1) / math.sqrt(2)
