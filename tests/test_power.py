@@ -326,3 +326,15 @@ def test_bad_input(gaussian):
         power(test, Draws(torch.zeros(5)))
     with pytest.raises(ValueError, match="draws: expected Draws"):
         power(lc2st(gaussian().calibration(60), TINY, Exchange(19)), Draws(X_O))
+
+
+@pytest.mark.parametrize("kind", ["moments", "lc2st", "region"])
+def test_a_test_made_again_is_the_same(gaussian, kind):
+    calibration, draws = gaussian().calibration(100, k=5), gaussian().draws(X_O, n=50)
+    makers = {"moments": moments, "lc2st": lc2st, "region": region}
+    settings = {} if kind == "moments" else {"classifier": TINY}
+    test = makers[kind](calibration, null=Exchange(19), seed=3, **settings)
+    whole = getattr(test, "whole", test.calibration)
+    assert torch.equal(whole.theta, calibration.sorted().theta)
+    assert torch.equal(whole.theta_q, calibration.sorted().theta_q)
+    np.testing.assert_array_equal(test.again(whole)(draws).null, test(draws).null)
