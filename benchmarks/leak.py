@@ -2,16 +2,19 @@
 
     python benchmarks/leak.py [--repetitions 500] [--mlp 100] [--published 0] [--workers 2]
         [--task gaussian] [--pairs 2000] [--by 0.3] [--only Local] [--device cpu]
+        [--store leak.jsonl]
 
 q is the exact posterior where an observed number is positive, and shifted by a part of a posterior
 standard deviation along one parameter where it is not. At observations whose whole neighbourhood
 is on the right half, a rejection is a leak: an honest local test makes them in 5 % of cases. Deep
 inside the other half it is power. The last column is the area under the curve of p-values as a
 score for "q is wrong here". Tests with networks run in fewer repetitions; "published" is the
-recipe of the paper in scikit-learn, with free permutations and p = #/H.
+recipe of the paper in scikit-learn, with free permutations and p = #/H. With --store, every
+repetition is kept in a file as soon as it is done, and none is run twice.
 """
 
 import argparse
+import json
 import multiprocessing
 import re
 import warnings
@@ -19,6 +22,8 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +41,7 @@ from assay.tasks import task
 from assay.tasks.linear_gaussian import ConjugateGaussian
 from assay.tasks.perturbed import Perturbed, Shift
 
-K, DRAWS, NULLS, FEW = 8, 300, 199, 39
+K, DRAWS, NULLS, FEW = 8, 300, 99, 39
 # The number of x that decides, observations right and wrong, and the shares that are near them.
 SETTINGS = {
     "gaussian": (ConjugateGaussian(3, 5), 0, ((3.0, 0, 0, 0, 0), (-2.4, 0, 0, 0, 0))),
@@ -158,6 +163,27 @@ def report(found: list[dict[str, np.ndarray]]) -> None:
         )
 
 
+class Store:
+    """Repetitions that were done, by job, in a file of one line each; in memory without a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.done: dict[tuple[Any, ...], dict[str, np.ndarray]] = {}
+        for line in path.read_text().splitlines() if path is not None and path.exists() else ():
+            job, found = json.loads(line)
+            self.add(tuple(job), {name: np.array(p) for name, p in found.items()}, keep=False)
+
+    def add(
+        self, job: tuple[Any, ...], found: dict[str, np.ndarray], *, keep: bool = True
+    ) -> None:
+        """Keeps what a job found."""
+        self.done[job] = self.done.get(job, {}) | found
+        if keep and self.path is not None:
+            with self.path.open("a") as file:
+                plain = {name: np.asarray(p).tolist() for name, p in found.items()}
+                file.write(json.dumps([job, plain]) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=500)
@@ -169,8 +195,10 @@ def main() -> None:
     parser.add_argument("--by", type=float, nargs="*", default=[0.3, 0.6])
     parser.add_argument("--only", default="", help="a pattern of tests to run")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--store", type=Path, help="a file of repetitions that were done")
     run = parser.parse_args()
     counts = {"closed form": run.repetitions, "networks": run.mlp, "published": run.published}
+    store = Store(run.store)
     print("leak: * outside the 99 % binomial interval of 0.05")
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(run.workers, spawn, torch.set_num_threads, (1,)) as pool:
@@ -179,10 +207,13 @@ def main() -> None:
             print(f"{'':30}{'runs':>6}{'leak':>9}{'power':>10}{'AUC':>8}", flush=True)
             for group, count in counts.items():
                 jobs = [(group, name, pairs, by, index) for index in range(count)]
+                todo = [job for job in jobs if job not in store.done]
+                run_one = partial(one, only=run.only, device=run.device)
+                work = tqdm(pool.map(run_one, todo), group, total=len(todo), disable=None)
+                for job, found in zip(todo, work, strict=True):
+                    store.add(job, found)
                 if jobs:
-                    run_one = partial(one, only=run.only, device=run.device)
-                    work = pool.map(run_one, jobs, chunksize=2)
-                    report(list(tqdm(work, group, total=count, disable=None)))
+                    report([store.done[job] for job in jobs])
 
 
 if __name__ == "__main__":

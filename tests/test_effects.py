@@ -261,7 +261,7 @@ def test_truths_that_q_never_draws_are_counted(gaussian):
     result = moments(gaussian(width=0.3).latents(1000), null=assay.KnownBase(9))(Draws(X_O))
     found = effects(result)
     assert found.tail.pvalue[-1] < 1e-6
-    assert "truths near x_o lie where q has next to no mass" in found.sentence
+    assert "truths near x_o lie in the outermost" in found.sentence
 
 
 def test_it_can_be_saved(gaussian, tmp_path):
@@ -322,3 +322,15 @@ class TestBadInput:
         parts = (result.probabilities, result.null_probabilities, constant, constant)
         with pytest.raises(ValueError, match="result: expected draws that vary"):
             weighted(*parts)
+
+
+def test_an_exponent_tempers_data_and_nulls(gaussian):
+    q = gaussian(shift=0.3)
+    result = lc2st(q.calibration(300), assay.Ridge(), assay.Exchange(39))(q.draws([0.2, 0.1]))
+    plain, half, none = (effects(result, exponent=e) for e in (1.0, 0.5, 0.0))
+    np.testing.assert_allclose(none.weights, 1)
+    assert 0 < half.chi_square.value < plain.chi_square.value
+    assert half.chi_square.null_mean < plain.chi_square.null_mean
+    assert half.settings["exponent"] == 0.5
+    with pytest.raises(ValueError, match="exponent"):
+        effects(result, exponent=-1.0)

@@ -328,3 +328,18 @@ BAD = {
 def test_bad_input(gaussian, call, error, message):
     with pytest.raises(error, match=message):
         call(gaussian().calibration(100))
+
+
+class TestExponent:
+    def test_the_bayes_classifier_claims_what_it_knows(self, perfect):
+        assert perfect.exponent == pytest.approx(1, abs=0.12)
+
+    @pytest.mark.parametrize("times", [0.7, 2.5])
+    def test_it_undoes_a_claim(self, gaussian, perfect, times):
+        claimed = judged(gaussian(width=1.5, shift=0.3), times)
+        assert claimed.exponent == pytest.approx(perfect.exponent / times, rel=0.02)
+
+    def test_noise_is_worth_nothing(self, perfect):
+        rng = np.random.default_rng(0)
+        noise = rng.uniform(0.1, 0.9, perfect.probabilities.shape)
+        assert replace(perfect, probabilities=noise).exponent < 0.1

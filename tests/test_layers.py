@@ -28,11 +28,18 @@ LAYERS = [
     | {"replays", "tuned"},
     {"power"},
     {"trust"},
-    {"diagnostics", "io", "plots.pp", "adapters", "adapters.zuko", "tasks"},
+    {"findings"},
+    {"diagnostics", "io", "plots.canvas", "adapters", "adapters.zuko", "tasks"}
+    | {"report.markup", "report.words"},
+    {"report.traces"},
+    {"report.places", "report.observed", "report.overall"},
+    {"report.sections"},
+    {"report.page"},
     {"plots.c2st", "plots.effects", "plots.health", "plots.levels", "plots.ranks"}
-    | {"plots.power", "plots.trust"},
-    {"plots.coverage"},
-    {"plots"},
+    | {"plots.power", "plots.trust", "plots.pp", "plots.coverage", "plots.pairs"}
+    | {"plots.observations"},
+    {"plots", "report"},
+    {"check", "files"},
     {"__init__"},
     {"demo"},
     {"cli"},

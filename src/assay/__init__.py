@@ -5,6 +5,8 @@ from types import ModuleType
 
 from . import statistics as statistics
 from . import zoom as zoom
+from .check import Suite as Suite
+from .check import check as check
 from .classifiers.mlp import MLP as MLP
 from .classifiers.ridge import Ridge as Ridge
 from .classifiers.sklearn import Sklearn as Sklearn

@@ -1,8 +1,17 @@
 """The command line."""
 
+import json
+import runpy
+import shlex
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 try:
     import typer
@@ -13,13 +22,66 @@ from .version import __version__
 
 __all__ = ["main"]
 
+# A line with \b keeps the lines of a paragraph as they are.
+HELP = """\
+Can you trust your posterior at the observation you have?
+
+First steps:
+
+\b
+  assay demo               train a small flow, and see where it is wrong
+  assay template inputs    write example files, and the script that makes them
+  cd inputs
+  assay check calibration.npz -o observation.npz --report report.html
+
+A calibration is an .npz file of fresh simulations, which the posterior was not trained on, and
+draws of the posterior at each of them:
+
+\b
+  theta     (n, m)                  parameters, drawn from the prior
+  x         (n, ...)                what the simulator made of them
+  theta_q   (n, m) or (n, k, m)     draws of your posterior at each x (16 are good)
+  names     (m,)                    optional: names of the parameters
+
+For a normalizing flow, z (n, m) and x are enough: its latents of theta, with a standard normal
+base.
+
+An observation is an .npz file of what you have measured, and draws of the posterior there:
+
+\b
+  x_o       (...) or (o, ...)       one observation or many
+  theta_o   (s, m) or (o, s, m)     draws of your posterior there (1000 are good)
+  labels    (o,)                    optional: names of the observations
+
+Exit codes: 0 done; 1 rejected, with --fail-on-reject; 2 bad input.
+"""
+
 app = typer.Typer(
     name="assay",
-    help="Can you trust your posterior at the observation you have?",
+    help=HELP,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+
+
+@contextmanager
+def _complaining() -> Iterator[None]:
+    """Bad input is one line and exit code 2."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] == "assay":
+            raise
+        _fail(f"needs {error.name}: pip install 'assay[demo,report]'")
+    except (ValueError, TypeError, OSError) as error:
+        _fail(" ".join(str(error).split()))
+
+
+def _fail(message: str) -> None:
+    typer.echo(f"assay: {message}", err=True)
+    raise typer.Exit(2)
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001
@@ -28,16 +90,141 @@ def _version(asked: bool) -> None:  # noqa: FBT001
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=HELP)
 def _options(
     version: Annotated[  # noqa: FBT002
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
     ] = False,
 ) -> None:
-    """Can you trust your posterior at the observation you have?"""
+    pass
 
 
-@app.command("demo")
+Report = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a report here: one HTML file that works offline."),
+]
+Json = Annotated[
+    Path | None,
+    typer.Option(
+        "--json", metavar="FILE", help="Write all numbers here as JSON; - is the terminal."
+    ),
+]
+
+
+@app.command("check", no_args_is_help=True)
+def _check(
+    calibration: Annotated[
+        Path, typer.Argument(metavar="CALIBRATION", help="The calibration, an .npz file.")
+    ],
+    observation: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--observation",
+            "-o",
+            metavar="OBS",
+            help="Observations, an .npz file; may be given more than once. Those in CALIBRATION "
+            "if there is none.",
+        ),
+    ] = None,
+    report: Report = None,
+    json_: Json = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Save the result here, for `assay show`.")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="The level of the test.")] = 0.05,
+    nulls: Annotated[int, typer.Option(help="Null copies of the local test.")] = 199,
+    quick: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option("--quick", help="Leave out the classifier and the map of the calibration."),
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="The seed of everything.")] = 0,
+    fail_on_reject: Annotated[  # noqa: FBT002
+        bool, typer.Option("--fail-on-reject", help="Exit with 1 if q is rejected anywhere.")
+    ] = False,
+) -> None:
+    """Test a posterior at your observations.
+
+    Says at which of them it is rejected and what is wrong with it there, where it can be trusted,
+    and how large an error would have been seen.
+
+    Exit codes: 0 done; 1 rejected, with --fail-on-reject; 2 bad input.
+    """
+    with _complaining():
+        _writable(report, json_, save)
+        from .check import Suite, check
+        from .files import read
+
+        inputs = read(calibration, observation or [])
+        less: dict[str, Any] = {"classifier": None, "cloud": 0} if quick else {}
+        suite = Suite(alpha=alpha, nulls=nulls, **less)
+        words: dict[str, Any] = {"names": inputs.names, "labels": inputs.labels}
+        found = check(inputs.calibration, x_o=inputs.draws, suite=suite, seed=seed, **words)
+        found = _with_command(found)
+        _leave(found, report, json_)
+        if save is not None:
+            found.save(save)
+            _wrote(save, json_)
+    if fail_on_reject and found.rejected.any():
+        raise typer.Exit(1)
+
+
+@app.command("show", no_args_is_help=True)
+def _show(
+    result: Annotated[
+        Path, typer.Argument(metavar="RESULT", help="What --save or assay.save wrote.")
+    ],
+    report: Report = None,
+    json_: Json = None,
+) -> None:
+    """Show a saved result again, or make its report."""
+    with _complaining():
+        _writable(report, json_)
+        from .check import Check
+        from .io import load
+
+        if not result.exists():
+            raise FileNotFoundError(f"{result}: expected a file; there is none.")
+        found = load(result)
+        if isinstance(found, Check):
+            _leave(found, report, json_)
+        elif report is not None or json_ is not None:
+            raise TypeError(
+                f"{result}: expected a saved check for --report and --json; got a saved "
+                f"{type(found).__name__}."
+            )
+        else:
+            _echo(repr(found))
+
+
+@app.command("template", short_help="Write example input files and the script that makes them.")
+def _template(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder to write into.")
+    ] = Path(),
+    force: Annotated[  # noqa: FBT002
+        bool, typer.Option("--force", help="Write over files of the same names.")
+    ] = False,
+) -> None:
+    """Write example input files, and the commented script that makes them."""
+    with _complaining():
+        names = ("make_inputs.py", "calibration.npz", "observation.npz")
+        there = [name for name in names if (folder / name).exists()]
+        if there and not force:
+            raise FileExistsError(
+                f"{folder}: expected none of {', '.join(names)}; got {', '.join(there)}. Use "
+                "--force to write over them."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        text = resources.files(__package__).joinpath("template.txt").read_text(encoding="utf-8")
+        (folder / names[0]).write_text(text, encoding="utf-8")
+        runpy.run_path(str(folder / names[0]), run_name="__main__")
+        for name in names:
+            typer.echo(f"wrote {folder / name}")
+        paths = " --observation ".join(str(folder / name) for name in names[1:])
+        typer.echo(f"\nNext: assay check {paths} --report {folder / 'report.html'}")
+
+
+@app.command("demo", short_help="See a flow tested where it is right and where it is wrong.")
 def _demo(
     out: Annotated[Path, typer.Option(help="The folder for the demo's files.")] = Path(
         "assay-demo"
@@ -46,26 +233,61 @@ def _demo(
 ) -> None:
     """Train a small flow on Two Moons and test it where it is right and where it is wrong.
 
-    Takes about a minute on two cores.
+    Takes about a minute on two cores, and ends with a report.
     """
-    try:
-        from .demo import demo
-    except ModuleNotFoundError as error:
-        typer.echo(f"assay demo needs {error.name}: pip install 'assay[demo]'", err=True)
-        raise typer.Exit(2) from error
-    try:
+    with _complaining():
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        typer.echo(f"--out: expected a folder that can be written; got {out} ({error}).", err=True)
-        raise typer.Exit(2) from error
-    found = demo(seed=seed)
-    typer.echo(f"\n{found}\n")
-    typer.echo("lost mass: share of the true posterior where the flow was never trained")
-    typer.echo("H0: q is the true posterior at almost every x, seen through x_o\n")
-    for path in found.save(out):
-        typer.echo(f"wrote {path}")
+        from .demo import demo
+
+        found = demo(seed=seed)
+        _echo(f"\n{found}\n")
+        for path in found.save(out):
+            typer.echo(f"wrote {path}")
+        typer.echo(f"\nOpen {(out / 'report.html').resolve().as_uri()}")
+
+
+def _leave(found: Any, report: Path | None, json_: Path | None) -> None:
+    """Prints a check, and writes what was asked for."""
+    if str(json_) == "-":
+        typer.echo(json.dumps(found.record, indent=1, ensure_ascii=False))
+    else:
+        _echo(repr(found))
+        if json_ is not None:
+            text = json.dumps(found.record, indent=1, ensure_ascii=False)
+            json_.write_text(f"{text}\n", encoding="utf-8")
+            _wrote(json_, json_)
+    if report is not None:
+        found.report(report)
+        _wrote(report, json_)
+
+
+def _echo(text: str) -> None:
+    """Prints; on a terminal long sentences are broken between words."""
+    if sys.stdout.isatty():
+        width = max(40, min(100, shutil.get_terminal_size().columns))
+        lines = text.splitlines()
+        text = "\n".join(textwrap.fill(line, width) if ". " in line else line for line in lines)
+    typer.echo(text)
+
+
+def _wrote(path: Path, json_: Path | None) -> None:
+    """Says what was written; not into JSON."""
+    typer.echo(f"wrote {path}", err=str(json_) == "-")
+
+
+def _writable(*paths: Path | None) -> None:
+    """Complains of folders that are not there before any work is done."""
+    for path in paths:
+        if path is not None and str(path) != "-" and not path.resolve().parent.is_dir():
+            raise FileNotFoundError(f"{path}: expected a folder that exists.")
+
+
+def _with_command(found: Any) -> Any:
+    """The same check with the command that makes it again."""
+    words = [Path(sys.argv[0]).name or "assay", *sys.argv[1:]]
+    return replace(found, settings={**found.settings, "call": shlex.join(words)})
 
 
 def main() -> None:
     """Runs the command line."""
-    app()
+    app(prog_name="assay")

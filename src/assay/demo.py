@@ -12,23 +12,20 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import torch
 import zuko
-from torch import Tensor
 from tqdm import tqdm
 
 from . import plots
 from .adapters.zuko import ZukoFlow
-from .diagnostics.lc2st import lc2st
-from .io import save
+from .check import Check, check
 from .randomness import isolated, stream
 from .results import LocalResult
-from .samples import Calibration, Draws
 from .tasks.two_moons import TwoMoons
 
 __all__ = ["Demo", "demo"]
 
 SEEN = 0.4
 OBSERVATIONS = {"good": (-0.25, 0.75), "bad": (-0.145, -0.495)}
-PAIRS, DRAWS = 1000, 1000
+PAIRS = 2000
 BATCH, RATE = 1000, 4e-3
 
 
@@ -37,77 +34,63 @@ class Demo:
     """What the demo found.
 
     Args:
-        results: A result by space, "parameters" and "latents", and by observation.
+        check: The check of the flow.
+        results: What the classifier found, by observation.
         lost: The share of the true posterior where the flow has never been, by observation.
     """
 
-    results: dict[str, dict[str, LocalResult]]
+    check: Check
+    results: dict[str, LocalResult]
     lost: dict[str, float]
 
     def __str__(self) -> str:
-        lines = [
-            f"{'':17}" + "".join(f"{space:>22}" for space in self.results),
-            f"{'x_o':5}{'lost mass':>12}" + f"{'statistic':>13}{'p-value':>9}" * len(self.results),
-        ]
-        for name, lost in self.lost.items():
-            found = [by_name[name] for by_name in self.results.values()]
-            cells = "".join(f"{r.statistic:>13.5f}{r.pvalue:>9.3f}" for r in found)
-            lines.append(f"{name:5}{lost:>12.0%}{cells}")
-        return "\n".join(lines)
+        lost = ", ".join(f"{share:.0%} at {name}" for name, share in self.lost.items())
+        return (
+            f"{self.check}\n\nWhat is true: of the true posterior, {lost} lies where the flow was "
+            "never trained."
+        )
 
     def save(self, folder: Path) -> list[Path]:
-        """Writes a table, a figure and the results into a folder, and says what it wrote."""
-        table, figure = folder / "table.txt", folder / "pp.png"
+        """Writes the report, a table, a figure and the check into a folder; says what it wrote."""
+        names = ("table.txt", "pp.png", "check.npz", "report.html")
+        table, figure, saved, report = (folder / name for name in names)
         table.write_text(f"{self}\n", encoding="utf-8")
         self._draw(figure)
-        files = [table, figure]
-        for space, by_name in self.results.items():
-            for name, result in by_name.items():
-                files.append(folder / f"{space}-{name}.npz")
-                save(result, files[-1])
-        return files
+        self.check.save(saved)
+        self.check.report(report)
+        return [table, figure, saved, report]
 
     def _draw(self, path: Path) -> None:
-        shape = len(self.results), len(self.lost)
-        figure, axes = plt.subplots(*shape, figsize=(7.0, 7.0), layout="constrained")
-        for row, (space, by_name) in zip(axes, self.results.items(), strict=True):
-            for ax, (name, result) in zip(row, by_name.items(), strict=True):
-                plots.pp(result, ax)
-                ax.legend_ = None
-                ax.set_title(f"{space}, {name} x_o: p = {result.pvalue:.3f}", fontsize=9)
-        handles = axes[0, 0].get_legend_handles_labels()
+        figure, axes = plt.subplots(1, len(self.lost), figsize=(7.0, 3.9), layout="constrained")
+        for ax, (name, result) in zip(axes, self.results.items(), strict=True):
+            plots.pp(result, ax)
+            ax.legend_ = None
+            ax.set_title(f"{name} x_o: p = {result.pvalue:.3f}", fontsize=9)
+        handles = axes[0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
         figure.savefig(path, dpi=160)
         plt.close(figure)
 
 
 def demo(epochs: int = 30, simulations: int = 50_000, seed: int = 0) -> Demo:
-    """Trains a flow and tests it in both spaces at two observations.
+    """Trains a flow and checks it at two observations.
 
     Args:
         epochs: Passes of the flow over its simulations.
         simulations: The number of simulations the flow is trained on.
         seed: The seed of everything.
     """
-    flow = ZukoFlow(_train(epochs, simulations, seed))
+    flow, task = ZukoFlow(_train(epochs, simulations, seed)), TwoMoons()
     generator = stream(seed, "calibration")
-    task = TwoMoons()
-    theta, x = task.joint(PAIRS, generator)
-    calibration = Calibration(theta, x, _sample(flow, x, 1, generator))
+    pairs = task.joint(PAIRS, generator)
     x_o = torch.tensor(list(OBSERVATIONS.values()))
-    theta_o = _sample(flow, x_o, DRAWS, generator)
-    draws = {name: Draws(x_o[i], theta_o[i]) for i, name in enumerate(OBSERVATIONS)}
-    spaces = {"parameters": calibration, "latents": calibration.to_latent(flow, seed)}
-    tests = {space: lc2st(samples, seed=seed) for space, samples in spaces.items()}
-    results = {
-        space: {name: test(there) for name, there in draws.items()}
-        for space, test in tests.items()
-    }
-    exact = {
-        n: task.posterior(x, 10_000, generator).theta for n, x in zip(draws, x_o, strict=True)
-    }
-    lost = {name: float((theta[:, 0] >= SEEN).double().mean()) for name, theta in exact.items()}
-    return Demo(results, lost)
+    labels = tuple(OBSERVATIONS)
+    found = check(flow, *pairs, x_o, names=task.parameters, labels=labels, seed=seed)
+    assert found.classified is not None
+    results = {name: found.classified[i] for i, name in enumerate(OBSERVATIONS)}
+    exact = (task.posterior(at, 10_000, generator).theta for at in x_o)
+    lost = (float((theta[:, 0] >= SEEN).double().mean()) for theta in exact)
+    return Demo(found, results, dict(zip(OBSERVATIONS, lost, strict=True)))
 
 
 def _train(epochs: int, simulations: int, seed: int) -> zuko.flows.NSF:
@@ -122,7 +105,7 @@ def _train(epochs: int, simulations: int, seed: int) -> zuko.flows.NSF:
         flow = zuko.flows.NSF(2, 2, transforms=3, hidden_features=(64, 64))
     optimizer = torch.optim.AdamW(flow.parameters(), lr=RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, epochs * batches)
-    for _ in tqdm(range(epochs), desc="training the flow", unit="epoch", disable=None):
+    for _ in tqdm(range(epochs), desc="training the flow", unit="epoch", disable=None, leave=None):
         order = torch.randperm(len(x), generator=generator)
         for rows in order[: batches * batch].split(batch):
             optimizer.zero_grad()
@@ -131,9 +114,3 @@ def _train(epochs: int, simulations: int, seed: int) -> zuko.flows.NSF:
             optimizer.step()
             schedule.step()
     return flow
-
-
-def _sample(flow: ZukoFlow, x: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """Draws n parameters at each observation (o, d), with shape (o, n, m)."""
-    with isolated(generator):
-        return torch.stack([flow.sample(x_o, n) for x_o in x])

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.stats
 import torch
 
-from .door import check_count
+from .door import check_count, check_number
 from .pareto import RELIABLE
 from .randomness import Seed, seed_of, stream
 from .ratios import DIVERGENCES, Estimate, weighted
@@ -217,8 +217,9 @@ class Effects:
             tail = self.tail
             expected = float(tail.share * tail.truths[-1])
             found.append(
-                f"{tail.count[-1]} of {tail.truths[-1]} truths near x_o lie where q has next to "
-                f"no mass ({expected:.1f} expected, p = {tail.pvalue[-1]:.1g})"
+                f"{tail.count[-1]} of {tail.truths[-1]} truths near x_o lie in the outermost "
+                f"{100 * float(tail.share):.2g} % of q ({expected:.1f} expected, "
+                f"p {_small(float(tail.pvalue[-1]))})"
             )
         if self.khat is not None and self.khat > RELIABLE:
             found.append(f"the weights have too heavy a tail to be trusted (k = {self.khat:.2f})")
@@ -256,7 +257,10 @@ class Effects:
 
 
 def effects(
-    result: LocalResult | MomentResult, names: tuple[str, ...] | None = None, size: int = -1
+    result: LocalResult | MomentResult,
+    names: tuple[str, ...] | None = None,
+    size: int = -1,
+    exponent: float = 1.0,
 ) -> Effects:
     """What is wrong at x_o according to a result; nothing is trained or drawn.
 
@@ -265,6 +269,9 @@ def effects(
         names: Names of the parameters; ``theta[0]`` and so on by default.
         size: Which of the sizes of a neighbourhood is asked, where there are several; the largest
             by default.
+        exponent: The power to which the classifier's ratio is raised. With
+            ``test.health.exponent`` it claims no more than it knows on sets it has not seen,
+            which reweighted draws need.
 
     Example:
         >>> from assay import Calibration, Draws, moments
@@ -280,10 +287,10 @@ def effects(
             "result: expected what lc2st or moments found at an observation; got "
             f"{type(result).__name__}."
         )
-    return _from_ratio(result, names)
+    return _from_ratio(result, names, check_number("exponent", exponent, strict=False))
 
 
-def _from_ratio(result: LocalResult, names: tuple[str, ...] | None) -> Effects:
+def _from_ratio(result: LocalResult, names: tuple[str, ...] | None, exponent: float) -> Effects:
     null = result.null_probabilities
     if null is None or null.shape[-2] < FEWEST:
         got = "none" if null is None else null.shape[-2]
@@ -295,7 +302,7 @@ def _from_ratio(result: LocalResult, names: tuple[str, ...] | None) -> Effects:
     theta = result.draws if result.theta is None else result.theta
     parts = (result.probabilities, null, theta, result.draws)
     each = zip(*(part if many else part[None] for part in parts), strict=True)
-    found = [weighted(*one) for one in each]
+    found = [weighted(d, h, t, z, exponent) for d, h, t, z in each]
     latent = result.theta is None and result.settings["space"] == "latent"
     return Effects(
         names=_names(names, theta.shape[-1], "latent" if latent else "theta"),
@@ -305,7 +312,7 @@ def _from_ratio(result: LocalResult, names: tuple[str, ...] | None) -> Effects:
         theta=theta,
         tail=None,
         hypothesis=result.hypothesis,
-        settings=dict(result.settings),
+        settings={**result.settings, "exponent": exponent},
     )
 
 
@@ -402,6 +409,10 @@ def _joined(parts: list[Any], *, many: bool) -> Any:
 
 def _tail(tail: Tail, which: Any) -> Tail:
     return Tail(tail.count[which], tail.truths[which], tail.share)
+
+
+def _small(p: float) -> str:
+    return f"= {p:.1g}" if p >= 1e-6 else "< 1e-6"
 
 
 def _covers(region: Estimate) -> str:

@@ -18,9 +18,11 @@ the classifier by it and test on the same pairs, would spoil the p-value.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.optimize
 import scipy.special
 import torch
 from torch import Tensor
@@ -211,6 +213,25 @@ class Health:
         d = self.probabilities
         claimed, right = np.maximum(d, 1 - d), 0.5 + 0.5 * np.sign(d - 0.5)
         return self._mean(claimed - right, claimed - (1 - right))
+
+    @cached_property
+    def exponent(self) -> float:
+        """The power of d / (1 - d) with the smallest held-out log-loss, between 0 and 2.
+
+        Below one the classifier claims more than it knows; zero is to know nothing.
+
+        References:
+            Guo et al. 2017, *On Calibration of Modern Neural Networks*, whose temperature is one
+            over it.
+        """
+        logits = scipy.special.logit(self.probabilities.clip(1e-6, 1 - 1e-6))
+        truths, draws = _split(logits, self.truths)
+
+        def loss(power: float) -> float:
+            wrong = np.logaddexp(0, -power * truths).mean() + np.logaddexp(0, power * draws).mean()
+            return float(wrong)
+
+        return float(scipy.optimize.minimize_scalar(loss, bounds=(0, 2), method="bounded").x)
 
     @property
     def calibration_error(self) -> float:

@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -82,7 +82,9 @@ from .tuned import Tuned
 from .uniformity import Compared, RankCurve, UniformRanks
 from .version import __version__
 
-__all__ = ["load", "save"]
+__all__ = ["load", "savable", "save"]
+
+T = TypeVar("T")
 
 FORMAT = 1
 CLASSES: dict[str, type] = {
@@ -107,6 +109,16 @@ CLASSES: dict[str, type] = {
 STATISTICS = {name: getattr(statistics, name) for name in statistics.__all__ if name.islower()}
 # What a file cannot hold, and the argument of `load` that brings it back.
 FOREIGN = ("base", "embed", "flow", "function", "statistic")
+
+
+def savable(cls: type[T]) -> type[T]:
+    """Lets the objects of a dataclass be saved.
+
+    Args:
+        cls: The class, whose fields can be saved.
+    """
+    CLASSES[cls.__name__] = cls
+    return cls
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:

@@ -225,7 +225,7 @@ class _Runs:
         count = math.ceil(math.log(most / least) / math.log(RATIO) - 1e-9)
         self.sizes = np.minimum(least * RATIO ** np.arange(count + 1), most)
         self.found: dict[int, list[np.ndarray]] = {}
-        self.bar = tqdm(desc=f"planting: {error.name}", unit="run", disable=None)
+        self.bar = tqdm(desc=f"planting: {error.name}", unit="run", disable=None, leave=None)
 
     def rates(self, step: int) -> np.ndarray:
         """Rejection rates (o,) at one step, from a few repetitions."""

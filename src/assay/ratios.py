@@ -118,7 +118,11 @@ class Weighted:
 
 
 def weighted(
-    probabilities: np.ndarray, null: np.ndarray, theta: np.ndarray, draws: np.ndarray
+    probabilities: np.ndarray,
+    null: np.ndarray,
+    theta: np.ndarray,
+    draws: np.ndarray,
+    exponent: float = 1.0,
 ) -> Weighted:
     """Estimates, weights and the shape of their tail, at one observation.
 
@@ -127,10 +131,11 @@ def weighted(
         null: Those of the null copies, with shape (H, s).
         theta: The draws in the units that are reported, with shape (s, m).
         draws: The draws in the space of the test, with shape (s, m).
+        exponent: The power to which ratios are raised, those of nulls as well.
     """
     d = np.concatenate([probabilities[None], null]).astype(float)
     d = d.clip(LEAST, MOST)
-    weights, khat = smoothed(d / (1 - d))
+    weights, khat = smoothed((d / (1 - d)) ** exponent)
     noisy, _ = smoothed(weights[:1] * weights[1:])
     sample = _Sample.of(theta.astype(float), draws.astype(float))
     bent = weights[0] ** np.array([[1 - MISSED], [1 + MISSED]])

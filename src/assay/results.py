@@ -7,7 +7,7 @@ have one of length o.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any, Protocol
 
@@ -356,6 +356,14 @@ class LocalResult(LocalTested):
     settings: Mapping[str, Any]
     family: Family = Weak()
     surroundings: Surroundings | None = None
+
+    def __getitem__(self, which: int) -> "LocalResult":
+        """The result at one of many observations."""
+        if not self.statistic.ndim:
+            raise IndexError("result: expected many observations to choose from; got one.")
+        arrays = {k: v[which] for k, v in vars(self).items() if isinstance(v, np.ndarray)}
+        around = None if self.surroundings is None else self.surroundings[which]
+        return replace(self, **arrays, surroundings=around)
 
     @property
     def sentence(self) -> str:

@@ -22,7 +22,7 @@ from .randomness import Seed
 from .results import LocalTested, _freeze, _html, _text
 from .samples import Draws
 
-__all__ = ["REJECTED", "TRUSTED", "UNTESTED", "TrustMap", "trust_map"]
+__all__ = ["REJECTED", "TRUSTED", "UNTESTED", "TrustMap", "judged", "trust_map"]
 
 REJECTED, UNTESTED, TRUSTED = -1, 0, 1
 NAMES = {REJECTED: "rejected", UNTESTED: "untested", TRUSTED: "trusted"}
@@ -62,6 +62,18 @@ def trust_map(
     if not result.statistic.ndim:
         raise ValueError("draws: expected many observations, with a leading axis; got one.")
     seen = power(test, draws, errors, seed=seed, alpha=alpha)
+    return judged(result, seen, smallest, alpha)
+
+
+def judged(result: Any, seen: PowerResult, smallest: float, alpha: float) -> "TrustMap":
+    """Verdicts from what a test found and what it would have seen, at the same observations.
+
+    Args:
+        result: What a local test found at many observations.
+        seen: What it would have seen there.
+        smallest: The size of error that must not go unseen where q is trusted.
+        alpha: The level.
+    """
     assert result.surroundings is not None
     return TrustMap(
         verdicts=_verdicts(result, seen, smallest, alpha),
@@ -74,7 +86,7 @@ def trust_map(
         smallest=smallest,
         alpha=alpha,
         hypothesis=result.hypothesis,
-        settings={**test.settings, "adjusted by": result.family.words},
+        settings={**result.settings, "adjusted by": result.family.words},
     )
 
 

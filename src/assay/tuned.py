@@ -145,7 +145,7 @@ class Tuned:
         order = torch.randperm(len(declared.x), generator=stream(self.seed, "held"))
         there, rest = declared.subset(order[:held]), declared.subset(order[held:])
         draws = Draws(there.x, there.members, n=DRAWS)
-        bar = tqdm(self.candidates, "choosing", unit="classifier", disable=None)
+        bar = tqdm(self.candidates, "choosing", unit="classifier", disable=None, leave=None)
         found = [self._power(candidate, rest, draws) for candidate in bar]
         return replace(self, powers=tuple(found))
 

@@ -123,6 +123,16 @@ def test_directions_are_silent_under_the_null(gaussian):
     assert spoken <= scipy.stats.binom(400, 0.05).ppf(0.9995)
 
 
+@pytest.mark.parametrize("k", [4, 16, 300])
+@pytest.mark.parametrize(("width", "shift"), [(0.6, 0.0), (1.5, 0.4), (0.7, -0.3)])
+def test_few_draws_tell_the_same_errors(gaussian, k, width, shift):
+    """Ranks among few draws cannot lie far out; errors are told as if they could."""
+    q = gaussian(width=width, shift=shift)
+    result = sbc(q.calibration(20_000, k=k), seed=1)
+    np.testing.assert_allclose(result.dispersion, width, rtol=0.05)
+    np.testing.assert_allclose(result.bias, shift / q.scale, atol=0.04)
+
+
 def test_null_deviations_of_bias_and_width(gaussian):
     results = [
         sbc(gaussian(m=1).calibration(200, k=20, seed=i), null=UniformRanks(9)) for i in range(400)

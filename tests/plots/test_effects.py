@@ -1,27 +1,18 @@
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
 
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
-
 import assay
 from assay import Draws, plots
-from assay.plots.pp import CURVE, STEP
+from assay.plots.canvas import CURVE, STEP
 
 
 @pytest.fixture
 def found(gaussian):
     test = assay.moments(gaussian(shift=0.5).latents(1000), null=assay.KnownBase(9))
     return assay.effects(test(Draws(torch.zeros(1, 2))))
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 def test_it_draws_estimates_over_null_bands(found):

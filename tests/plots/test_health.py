@@ -1,10 +1,6 @@
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
 
 from assay import plots
 from assay.classifiers import QDA
@@ -14,12 +10,6 @@ from assay.health import health
 @pytest.fixture
 def found(gaussian):
     return health(gaussian(width=1.5).calibration(500, k=2), QDA())
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 def test_reliability(found):

@@ -1,20 +1,10 @@
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
 
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
-
 from assay import Draws, lhpd, lpit, plots
 from assay.levels import Levels
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 def of(gaussian, x_o=(0.0, 0.0)):

@@ -1,11 +1,7 @@
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
 
 from assay import Draws, KnownBase, moments, plots, power
 from assay.classifiers.features import Hermite
@@ -21,12 +17,6 @@ def result():
 
     test = moments(Gaussian().latents(300), Nearest((0.3,)), KnownBase(39), Hermite(1))
     return power(test, Draws(X_O), (Shift(), Wide()), n=20)
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 def test_it_draws_rates_the_curve_and_the_effects(result):

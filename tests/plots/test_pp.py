@@ -1,10 +1,6 @@
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
 
 import assay
 from assay import plots
@@ -15,12 +11,6 @@ from tests.test_curves import beta, with_probabilities
 def result():
     rng = np.random.default_rng(0)
     return with_probabilities(beta(rng, 80, a=3), beta(rng, (99, 80)))
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 def test_it_draws_the_curve_and_its_bands(result):

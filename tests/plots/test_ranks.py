@@ -1,10 +1,6 @@
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
 
 import assay
 from assay import plots
@@ -13,12 +9,6 @@ from assay import plots
 @pytest.fixture
 def result(gaussian):
     return assay.sbc(gaussian(width=0.6).calibration(300, k=30))
-
-
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    plt.close("all")
 
 
 def heights(collection):

@@ -6,6 +6,7 @@ import torch
 
 from assay.randomness import stream
 from assay.tasks import TwoMoons
+from assay.tasks.two_moons import _proposed, _radius
 
 
 def test_the_simulator_moves_a_crescent():
@@ -32,12 +33,34 @@ def test_both_moons_are_there():
     assert 0.45 < float((theta.sum(1) > 0).float().mean()) < 0.55
 
 
-def test_an_observation_at_the_edge_of_the_prior():
-    """Produced by the prior, where one proposal in two thousand is accepted."""
-    x = [0.3774854242801666, -1.1384692192077637]
+EDGES = [(0.3774854242801666, -1.1384692192077637), (0.3863869905471802, -0.3194848299026489)]
+
+
+@pytest.mark.parametrize("x", EDGES)
+def test_an_observation_at_the_edge_of_the_prior(x):
+    """Produced by the prior, where one point of the crescent in thousands or millions is left."""
     found = TwoMoons().posterior(x, 8, torch.Generator().manual_seed(0))
     assert found.theta.shape == (8, 2)
-    assert found.acceptance < 1e-2
+    assert found.acceptance > 1e-3
     mean, deviation = TwoMoons().moments(torch.tensor([x]))
     assert mean.isfinite().all()
     assert (deviation > 0).all()
+
+
+@pytest.mark.parametrize("x", [(0.36, -1.1), (-1.085, 0.0), (0.25, 1.5), (0.355, 0.2)])
+def test_at_edges_draws_are_those_of_plain_rejection(x):
+    """Edges, the corner and the tip of what the prior reaches."""
+    x = torch.tensor(x, dtype=torch.double)
+    chance = torch.Generator().manual_seed(0)
+    theta, inside = _proposed(x[None], _radius((1, 2**20), chance), chance)
+    plain = theta[0, inside[0]]
+    assert 200 < len(plain) < 2**20
+    found = TwoMoons().posterior(x, len(plain), chance).theta
+    for j in range(2):
+        assert scipy.stats.ks_2samp(found[:, j], plain[:, j]).pvalue > 0.001
+
+
+def test_an_observation_out_of_reach():
+    for x in ([1.0, 0.0], [0.0, 2.0], [-2.0, 0.0]):
+        with pytest.raises(ValueError, match="expected an observation that the prior can"):
+            TwoMoons().posterior(x, 8, torch.Generator())

@@ -93,7 +93,7 @@ class MLP:
         jobs = [(chunk, s) for s in seeds for chunk in chunks]
         total = len(copies) * self.members * self.epochs
         with (
-            tqdm(total=total, desc="training", unit="epoch", disable=None) as bar,
+            tqdm(total=total, desc="training", unit="epoch", disable=None, leave=None) as bar,
             spread_over(workers) as apply,
         ):
             trained = list(apply(lambda job: _train(self, job[0], scaling, job[1], bar), jobs))

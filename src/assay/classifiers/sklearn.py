@@ -63,7 +63,7 @@ class Sklearn:
         estimator = _seeded(self.estimator, seed)
         jobs = ((estimator, *_table(copies, i)) for i in range(len(copies)))
         fits = map(_fit, jobs) if self.executor is None else _spread(self.executor, jobs)
-        bar = tqdm(fits, total=len(copies), desc="training", unit="fit", disable=None)
+        bar = tqdm(fits, total=len(copies), desc="training", unit="fit", disable=None, leave=None)
         return Estimators(tuple(bar), copies.odds)
 
 

@@ -253,7 +253,9 @@ class Moments:
         workers = torch.get_num_threads() if weights.device.type == "cpu" else 1
         silent = True if len(copies) < 2000 else None
         with spread_over(workers if len(copies) > 1 else 1) as apply:
-            done = tqdm(apply(squares, copies), "nulls", total=len(copies), disable=silent)
+            done = tqdm(
+                apply(squares, copies), "nulls", total=len(copies), disable=silent, leave=None
+            )
             lengths = torch.stack(list(done))
         shape = len(copies), *weights.shape[:2], len(self.banks)
         return lengths.reshape(shape).double().cpu().numpy()

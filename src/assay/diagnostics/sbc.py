@@ -5,9 +5,9 @@ the same x is uniform on 0..k. By default the quantities are the parameters; fun
 on x as well, such as the log-likelihood, see errors that parameters alone do not. Passing says
 little: q = prior passes for every parameter, and errors at one x may cancel those at another.
 
-The shape of ranks tells the error. With :math:`w = \Phi^{-1}((r + 1/2) / (k + 1))`, which is
-the truth in standard deviations of q if q is Gaussian, :math:`-\bar w` is the bias of q and
-:math:`1 / sd(w)` its width over that of the truth.
+The shape of ranks tells the error. :math:`w = \Phi^{-1}((r + 1/2) / (k + 1))` is about the truth
+in standard deviations of q if q is Gaussian. The bias and the width of q are those for which
+normal truths, ranked among k draws, have the mean and the variance of w that are seen.
 
 References: Talts et al. 2018, *Validating Bayesian Inference Algorithms with Simulation-Based
 Calibration*; Modrák et al. 2023, *Simulation-Based Calibration Checking for Bayesian Computation*;
@@ -16,10 +16,11 @@ Säilynoja, Bürkner and Vehtari 2022, *Graphical test for discrete uniformity*.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+import scipy.optimize
 import scipy.special
 import scipy.stats
 
@@ -46,6 +47,11 @@ __all__ = ["RankHistogram", "SBCResult", "sbc"]
 
 # With a bias beyond this many standard deviations ranks pile up at one end, whatever the width.
 TELLING = 1.0
+# A grid of truths in standard deviations of q, and nodes of a standard normal.
+GRID = np.linspace(-12, 12, 1201)
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
+WEIGHTS = WEIGHTS / WEIGHTS.sum()
+STEP = 0.01
 
 
 def sbc(
@@ -162,24 +168,22 @@ class SBCResult(Tested):
     @property
     def bias(self) -> np.ndarray:
         """How much too high q is, about, in standard deviations of q, with shape (j,)."""
-        return np.asarray(-self._scores[self.ranks].mean(0))
+        return self._errors[:, 0]
 
     @property
     def bias_null(self) -> float:
         """The standard deviation of the bias if q is right."""
-        return float(np.sqrt(np.mean(self._scores**2) / len(self.ranks)))
+        return self._nulls[0]
 
     @property
     def dispersion(self) -> np.ndarray:
         """Width of q over that of the truth, about, with shape (j,): above one, q is too wide."""
-        variance = self._scores[self.ranks].var(0) / np.mean(self._scores**2)
-        return np.asarray(1 / np.sqrt(np.maximum(variance, 1e-6)))
+        return np.asarray(np.exp(self._errors[:, 1]))
 
     @property
     def dispersion_null(self) -> float:
         """The standard deviation of the dispersion, around one, if q is right."""
-        square = self._scores**2
-        return float(0.5 * square.std() / square.mean() / np.sqrt(len(self.ranks)))
+        return self._nulls[1]
 
     @property
     def directions(self) -> tuple[str, ...]:
@@ -262,11 +266,65 @@ class SBCResult(Tested):
         """Normal scores of the ranks 0..k."""
         return np.asarray(scipy.special.ndtri((np.arange(self.k + 1) + 0.5) / (self.k + 1)))
 
+    @cached_property
+    def _errors(self) -> np.ndarray:
+        """Bias and logarithm of the width that give scores their mean and variance, (j, 2)."""
+        law = _Scores.of(self._scores)
+        scores = self._scores[self.ranks]
+        moments = zip(scores.mean(0), scores.var(0), strict=True)
+        return np.array([law.solved(*pair) for pair in moments])
+
+    @cached_property
+    def _nulls(self) -> tuple[float, float]:
+        """Standard deviations of bias and width if q is right."""
+        law, square = _Scores.of(self._scores), self._scores**2
+        slopes = [(law(*STEP * e) - law(*-STEP * e)) / (2 * STEP) for e in np.eye(2)]
+        noise = square.mean(), (square**2).mean() - square.mean() ** 2
+        found = np.sqrt(np.array(noise) / len(self.ranks))
+        return float(found[0] / abs(slopes[0][0])), float(found[1] / abs(slopes[1][1]))
+
     def _direction(self, bias: float, width: float, reach: float) -> str:
         words = []
-        if abs(bias) > reach * self.bias_null:
+        # Truths that scatter more than q says leave its bias less sure.
+        if abs(bias) > reach * self.bias_null * max(1, 1 / width):
             words.append(f"too {'high' if bias > 0 else 'low'} by {abs(bias):.2f} sd")
         if abs(width - 1) > reach * self.dispersion_null and abs(bias) < TELLING:
             word = "conservative" if width > 1 else "overconfident"
             words.append(f"{word}: {width:.2f} times as wide as the truth")
         return ", ".join(words) or "off in neither location nor width beyond noise"
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """Mean and variance of scores of ranks, for normal q and truth, as k draws let them be seen.
+
+    Ranks among few draws cannot lie far out, however far out the truth lies.
+
+    Args:
+        first: The mean score of a truth at each point of a grid, in standard deviations of q.
+        second: The mean square of it.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+
+    @classmethod
+    def of(cls, scores: np.ndarray) -> "_Scores":
+        """From the scores (k + 1,) of the ranks."""
+        k = len(scores) - 1
+        shares = scipy.special.ndtr(GRID)[:, None]
+        weights = scipy.stats.binom.pmf(np.arange(k + 1), k, shares)
+        return cls(weights @ scores, weights @ scores**2)
+
+    def __call__(self, bias: float, width: float) -> np.ndarray:
+        """Mean and variance (2,) for a bias and the logarithm of a width of q."""
+        z = NODES * np.exp(-width) - bias
+        mean = WEIGHTS @ np.interp(z, GRID, self.first)
+        return np.array([mean, WEIGHTS @ np.interp(z, GRID, self.second) - mean**2])
+
+    def solved(self, mean: float, variance: float) -> np.ndarray:
+        """The bias and the logarithm of the width (2,) that come nearest to both."""
+        found = scipy.optimize.least_squares(
+            lambda error: self(*error) - (mean, variance), np.zeros(2), bounds=(-5, 5)
+        )
+        return np.asarray(found.x)

@@ -6,6 +6,9 @@ from .effects import effects as effects
 from .health import reliability as reliability
 from .health import roc as roc
 from .levels import levels as levels
+from .observations import pvalues as pvalues
+from .observations import sweep as sweep
+from .pairs import pairs as pairs
 from .power import power as power
 from .pp import pp as pp
 from .ranks import rank_difference as rank_difference
@@ -18,12 +21,15 @@ __all__ = [
     "effects",
     "levels",
     "null_histogram",
+    "pairs",
     "power",
     "pp",
+    "pvalues",
     "rank_difference",
     "rank_ecdf",
     "rank_histogram",
     "reliability",
     "roc",
+    "sweep",
     "trust_map",
 ]

@@ -1,17 +1,19 @@
 """The null distribution of a statistic as a histogram, with the observed value in it."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
 from ..results import Tested
-from .pp import BAND, CURVE, STEP
+from .canvas import BAND, CURVE, STEP, axes, check_level, legend, percent, plain, threshold
 
 __all__ = ["null_histogram"]
 
 
 def null_histogram(result: Tested, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
-    """Draws the null of one statistic, its 1 - alpha quantile and the observed value.
+    """Draws the null of one statistic, what it must exceed at level alpha, and what it is.
+
+    The observed value lies beyond the dashed line if and only if its p-value is at most alpha; of
+    fewer than 1 / alpha - 1 nulls, with which nothing can be rejected, the largest is marked.
 
     Args:
         result: What a test found, for one statistic: a local test at one observation, or one
@@ -27,17 +29,18 @@ def null_histogram(result: Tested, ax: Axes | None = None, alpha: float = 0.05) 
             f"result: expected one statistic; got {result.statistic.size}. Choose one, such as "
             'result["mse"], or call the test with one x_o.'
         )
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha: expected a number between 0 and 1; got {alpha}.")
-    if ax is None:
-        _, ax = plt.subplots(figsize=(3.4, 2.6), layout="constrained")
+    check_level(alpha)
+    ax = axes(ax, 2.4)
     null, observed = result.null.reshape(-1), float(result.statistic.reshape(()))
-    threshold = float(np.quantile(null, 1 - alpha))
     # A null without any spread, as of a classifier that learns nothing, is a single bar.
     bins = min(30, max(5, round(1.5 * len(null) ** 0.5))) if np.ptp(null) > 0 else 1
     ax.hist(null, bins=bins, color=BAND, lw=0, label=f"{len(null)} nulls")
     ax.axvline(
-        threshold, color=STEP, lw=0.8, ls="--", label=f"{100 * (1 - alpha):g} % of the null"
+        float(threshold(null, alpha)),
+        color=STEP,
+        lw=0.8,
+        ls="--",
+        label=f"{percent(alpha)} of the null",
     )
     p = float(result.pvalue.reshape(()))
     ax.axvline(observed, color=CURVE, lw=1.6, label=f"observed, p = {p:.2g}")
@@ -45,19 +48,11 @@ def null_histogram(result: Tested, ax: Axes | None = None, alpha: float = 0.05) 
     ax.set_ylabel("null copies")
     ax.locator_params(axis="x", nbins=5)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(
-        fontsize=7,
-        frameon=False,
-        handlelength=1.4,
-        columnspacing=1.0,
-        ncols=3,
-        loc="lower center",
-        bbox_to_anchor=(0.45, 1.01),
-    )
+    legend(ax, 3, handlelength=1.4, columnspacing=1.0)
     return ax
 
 
 def _name(result: Tested) -> str:
     """The name of the statistic, where the result has one for it."""
     names: tuple[str, ...] = getattr(result, "names", ())
-    return names[0] if len(names) == 1 else "statistic"
+    return plain(names[0]) if len(names) == 1 else "statistic"

@@ -1,21 +1,23 @@
 """The curve of expected coverage, of regions or of balls around references."""
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-from ..diagnostics.coverage import Covered
-from .pp import ENVELOPE, STEP
-from .ranks import COLOURS, STYLES
+from ..diagnostics.coverage import CoverageCurve, Covered
+from .canvas import ENVELOPE, STEP, axes, curves, farthest, legend, percent, rows_of, style
 
 __all__ = ["coverage"]
+
+# Intervals that can be told apart in one picture.
+MOST_INTERVALS = 3
 
 
 def coverage(result: Covered, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
     """Draws expected coverage against the level, with its interval and a null band.
 
     Below the diagonal q is overconfident, above it conservative; for TARP this holds above 1/2.
-    Around each curve stand its pointwise intervals, of Clopper and Pearson for regions and of the
-    bootstrap for TARP; around the diagonal the band that holds a whole curve if q is right.
+    Around each curve, or the three farthest from the diagonal, stand its pointwise intervals, of
+    Clopper and Pearson for regions and of the bootstrap for TARP; around the diagonal the band
+    that holds a whole curve if q is right.
 
     Args:
         result: What :func:`assay.coverage` or :func:`assay.tarp` found.
@@ -26,9 +28,8 @@ def coverage(result: Covered, ax: Axes | None = None, alpha: float = 0.05) -> Ax
         The axes.
     """
     curve = result.curve(alpha)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(3.4, 3.7), layout="constrained")
-    share = f"{100 * (1 - alpha):g} %"
+    ax = axes(ax, 3.6, rows_of(result.names, 3))
+    share = percent(alpha)
     ax.fill_between(
         curve.levels,
         curve.null_lower,
@@ -38,22 +39,21 @@ def coverage(result: Covered, ax: Axes | None = None, alpha: float = 0.05) -> Ax
         label=f"{share} null, whole curve",
     )
     ax.plot([0, 1], [0, 1], color=STEP, lw=0.8, ls="--", label="if q = p")
-    parts = zip(result.names, curve.coverage, curve.lower, curve.upper, strict=True)
-    for j, (name, line, lower, upper) in enumerate(parts):
-        style, colour = STYLES[j // len(COLOURS) % len(STYLES)], COLOURS[j % len(COLOURS)]
-        label = None if j else f"{share} interval, each level"
-        ax.fill_between(curve.levels, lower, upper, color=colour, alpha=0.2, lw=0, label=label)
-        ax.plot(curve.levels, line, color=colour, lw=1.4, ls=style, label=name)
+    _intervals(ax, curve)
+    curves(ax, curve.levels, curve.coverage, result.names, curve.levels)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ax.set_xlabel(f"level of {result.held}")
     ax.set_ylabel("share of truths inside")
-    ax.legend(
-        fontsize=7,
-        frameon=False,
-        handlelength=1.6,
-        columnspacing=1.2,
-        ncols=2,
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1.01),
-    )
+    legend(ax)
     return ax
+
+
+def _intervals(ax: Axes, curve: CoverageCurve) -> None:
+    """Draws intervals in the colours of their curves."""
+    named = farthest(curve.coverage, curve.levels)
+    shown = farthest(curve.coverage, curve.levels, MOST_INTERVALS)
+    which = "each level" if len(shown) == len(curve.coverage) else "farthest curves"
+    for i, j in enumerate(shown):
+        label = None if i else f"{percent(curve.alpha)} interval, {which}"
+        ends, colour = (curve.lower[j], curve.upper[j]), style(named.index(j))["color"]
+        ax.fill_between(curve.levels, *ends, color=colour, alpha=0.2, lw=0, label=label)

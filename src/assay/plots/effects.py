@@ -1,6 +1,5 @@
 """A forest plot of effects: bias and dispersion of every parameter, with their null bands."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -8,7 +7,7 @@ from matplotlib.patches import Patch
 
 from ..effects import Effects
 from ..ratios import Estimate
-from .pp import CURVE, ENVELOPE, STEP
+from .canvas import CURVE, ENVELOPE, STEP, axes, legend, plain
 
 __all__ = ["effects"]
 
@@ -36,30 +35,18 @@ def effects(found: Effects, ax: Axes | None = None) -> Axes:
         )
     m = len(found.names)
     rows = np.concatenate([np.arange(m), np.arange(m) + m + GAP])
-    if ax is None:
-        height = 1.1 + 0.24 * (rows[-1] + 1)
-        _, ax = plt.subplots(figsize=(3.4, height), layout="constrained")
+    ax = axes(ax, 1.1 + 0.2 * (rows[-1] + 1))
     _draw(ax, rows[:m], found.bias, 0.0)
     _draw(ax, rows[m:], found.dispersion, 1.0)
     ax.axvline(0, color=STEP, lw=0.8, ls="--")
-    names = [f"{name} {kind}" for kind in ("bias", "width") for name in found.names]
-    ax.set_yticks(rows, names, fontsize=8)
+    names = [f"{plain(name)} {kind}" for kind in ("bias", "width") for name in found.names]
+    ax.set_yticks(rows, names)
     ax.set_ylim(rows[-1] + 0.7, -0.7)
     label = "bias in sd of q; width over the true one, less 1\n← low, narrow          high, wide →"
-    ax.set_xlabel(label, fontsize=8)
+    ax.set_xlabel(label)
     ax.tick_params(axis="y", length=0)
-    ax.tick_params(axis="x", labelsize=8)
     ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.legend(
-        handles=_handles(),
-        fontsize=7,
-        frameon=False,
-        handlelength=1.4,
-        columnspacing=1.0,
-        ncols=3,
-        loc="lower center",
-        bbox_to_anchor=(0.35, 1.0),
-    )
+    legend(ax, 3, handles=_handles(), bbox_to_anchor=(0.35, 1.0))
     return ax
 
 

@@ -1,11 +1,10 @@
 """Health of a classifier: its reliability diagram and its ROC curve."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
 from ..health import Health
-from .pp import BAND, CURVE, STEP
+from .canvas import BAND, CURVE, SMALL, STEP, axes, legend
 
 __all__ = ["reliability", "roc"]
 
@@ -26,7 +25,7 @@ def reliability(health: Health, ax: Axes | None = None) -> Axes:
     Returns:
         The axes.
     """
-    ax = _axes(ax)
+    ax = axes(ax, 3.5)
     bins = health.reliability
     bars = np.stack([bins.observed - bins.lower, bins.upper - bins.observed])
     low = min(bins.predicted.min(), bins.lower.min(), 0.5) - MARGIN
@@ -52,15 +51,7 @@ def reliability(health: Health, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("probability of class 1 (truth)")
     ax.set_ylabel("share of truths, at even odds")
     ax.locator_params(nbins=5)
-    ax.legend(
-        fontsize=7,
-        frameon=False,
-        handlelength=1.4,
-        columnspacing=1.2,
-        ncols=2,
-        loc="lower center",
-        bbox_to_anchor=(0.45, 1.01),
-    )
+    legend(ax)
     return ax
 
 
@@ -74,16 +65,12 @@ def roc(health: Health, ax: Axes | None = None) -> Axes:
     Returns:
         The axes.
     """
-    ax = _axes(ax)
+    ax = axes(ax, 3.5)
     ax.plot([0, 1], [0, 1], color=STEP, lw=0.8, ls="--", label="knows nothing")
     ax.plot(*health.roc_x, color=BAND, lw=1.4, label=f"x alone, AUC {health.auc_x}")
     ax.plot(*health.roc, color=CURVE, lw=1.6, label=f"held out, AUC {health.auc}")
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ax.set_xlabel("share of draws of q above threshold")
     ax.set_ylabel("share of truths above threshold")
-    ax.legend(fontsize=7, frameon=False, handlelength=1.4, loc="lower right")
+    ax.legend(fontsize=SMALL, frameon=False, handlelength=1.4, loc="lower right")
     return ax
-
-
-def _axes(ax: Axes | None) -> Axes:
-    return plt.subplots(figsize=(3.4, 3.6), layout="constrained")[1] if ax is None else ax

@@ -2,12 +2,11 @@
 
 import math
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
 from ..power import PowerResult
-from .pp import BAND, CURVE, STEP
+from .canvas import BAND, CURVE, STEP, axes, legend, plain
 
 __all__ = ["power"]
 
@@ -24,8 +23,7 @@ def power(result: PowerResult, ax: Axes | None = None, error: str | None = None)
         The axes.
     """
     curve = result.curves[0] if error is None else result[error]
-    if ax is None:
-        _, ax = plt.subplots(figsize=(3.4, 2.6), layout="constrained")
+    ax = axes(ax, 2.4)
     rates, effects = np.atleast_2d(curve.rates), np.atleast_1d(curve.mde)
     grid = np.geomspace(curve.sizes[0] / 2, curve.sizes[-1] * 1.1, 200)
     fits = np.atleast_2d(curve.fitted(grid))
@@ -37,23 +35,18 @@ def power(result: PowerResult, ax: Axes | None = None, error: str | None = None)
         ax.plot(grid, fit, color=CURVE, lw=1.4, alpha=alpha, label=None if i else "fitted")
         dots = None if i else f"{result.n} repetitions"
         ax.plot(curve.sizes, rate, "o", color=STEP, ms=3, alpha=alpha, label=dots)
+    size = 5 if len(rates) == 1 else 3
     seen = effects[np.isfinite(effects)]
-    ax.plot(seen, np.full(len(seen), result.target), "D", color=CURVE, ms=5, label=_label(effects))
+    ax.plot(
+        seen, np.full(len(seen), result.target), "D", color=CURVE, ms=size, label=_label(effects)
+    )
     ax.set_xscale("log")
     ax.set(ylim=(0, 1.02), xlim=(grid[0], grid[-1]))
     _ticks(ax, grid[0], grid[-1])
-    ax.set_xlabel(f"{curve.error.name}, size")
+    ax.set_xlabel(f"{plain(curve.error.name)}, size")
     ax.set_ylabel(f"rejection rate at {result.alpha:g}")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(
-        fontsize=7,
-        frameon=False,
-        handlelength=1.4,
-        columnspacing=1.0,
-        ncols=3,
-        loc="lower center",
-        bbox_to_anchor=(0.45, 1.01),
-    )
+    legend(ax, 3)
     return ax
 
 

@@ -1,15 +1,13 @@
 """The local PP-plot of the paper (Figure 4, Algorithm 5)."""
 
-import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from ..curves import pp_curve
+from ..door import check_kind
 from ..results import LocalResult
+from .canvas import BAND, CURVE, ENVELOPE, STEP, axes, legend, only_one, percent
 
 __all__ = ["pp"]
-
-# Okabe and Ito's vermilion, and greys that print.
-CURVE, BAND, ENVELOPE, STEP = "#D55E00", "#9a9a9a", "#d9d9d9", "#333333"
 
 
 def pp(result: LocalResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
@@ -23,15 +21,11 @@ def pp(result: LocalResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes
     Returns:
         The axes.
     """
-    if result.probabilities.ndim != 1:
-        raise ValueError(
-            f"result: expected one observation; got {len(result.probabilities)}. "
-            "Call the test with one x_o, without a leading axis."
-        )
+    check_kind("result", result, "that of a local test such as lc2st", "probabilities")
+    only_one(result.probabilities, 1)
     curve = pp_curve(result, alpha)
-    if ax is None:
-        _, ax = plt.subplots(figsize=(3.4, 3.6), layout="constrained")
-    share = f"{100 * (1 - alpha):g} %"
+    ax = axes(ax, 3.6)
+    share = percent(alpha)
     bands = (
         (curve.envelope_lower, curve.envelope_upper, ENVELOPE, f"{share} null, whole curve"),
         (curve.lower, curve.upper, BAND, f"{share} null, each level"),
@@ -43,13 +37,5 @@ def pp(result: LocalResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ax.set_xlabel("probability of class 0 (q)")
     ax.set_ylabel("share of draws below")
-    ax.legend(
-        fontsize=7,
-        frameon=False,
-        handlelength=1.4,
-        columnspacing=1.2,
-        ncols=2,
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1.01),
-    )
+    legend(ax)
     return ax

@@ -1,17 +1,12 @@
 """Pictures of ranks: histogram, distribution function, and its difference from uniform."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
 from ..diagnostics.sbc import SBCResult
-from .pp import CURVE, ENVELOPE, STEP
+from .canvas import CURVE, ENVELOPE, STEP, axes, curves, legend, percent, plain, rows_of
 
 __all__ = ["rank_difference", "rank_ecdf", "rank_histogram"]
-
-# Okabe and Ito's palette, beginning with the colour of all data curves.
-COLOURS = (CURVE, "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-STYLES = ("-", "--", ":", "-.")
 
 
 def rank_histogram(
@@ -33,14 +28,14 @@ def rank_histogram(
     """
     j = _index(result, quantity)
     found = result.histogram(alpha)
-    ax = _axes(ax, 2.6)
+    ax = axes(ax, 2.4)
     # Counts for each rank, so that bins of unequal size compare.
     size = np.diff(found.edges)
     lower, upper, expected = (
         np.append(part / size, (part / size)[-1])
         for part in (found.lower, found.upper, found.expected)
     )
-    label = f"{100 * (1 - alpha):g} % null, all bars"
+    label = f"{percent(alpha)} null, all bars"
     ax.fill_between(found.edges, lower, upper, step="post", color=ENVELOPE, lw=0, label=label)
     ax.step(found.edges, expected, where="post", color=STEP, lw=0.8, ls="--", label="if q = p")
     ax.bar(
@@ -51,12 +46,12 @@ def rank_histogram(
         facecolor="none",
         edgecolor=CURVE,
         lw=1.2,
-        label=result.names[j],
+        label=plain(result.names[j]),
     )
     ax.set(xlim=(0, result.k + 1), ylim=(0, None))
     ax.set_xlabel("rank of the truth among draws of q")
     ax.set_ylabel("pairs per rank")
-    _legend(ax)
+    legend(ax)
     return ax
 
 
@@ -72,12 +67,14 @@ def rank_ecdf(result: SBCResult, ax: Axes | None = None, alpha: float = 0.05) ->
         The axes.
     """
     curve = result.ecdf(alpha)
-    ax = _axes(ax, 3.7)
+    ax = axes(ax, 3.6, rows_of(result.names, 2))
     _band(ax, curve.levels, curve.lower, curve.upper, alpha)
     ax.plot([0, 1], [0, 1], color=STEP, lw=0.8, ls="--", label="if q = p")
-    _curves(ax, curve.levels, curve.ecdf, result.names)
+    curves(ax, curve.levels, curve.ecdf, result.names, curve.levels)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    ax.set_xlabel("level of the rank")
     ax.set_ylabel("share of truths below")
+    legend(ax)
     return ax
 
 
@@ -96,12 +93,14 @@ def rank_difference(result: SBCResult, ax: Axes | None = None, alpha: float = 0.
         The axes.
     """
     curve = result.ecdf(alpha)
-    ax = _axes(ax, 2.8)
+    ax = axes(ax, 2.6, rows_of(result.names, 2))
     _band(ax, curve.levels, curve.difference_lower, curve.difference_upper, alpha)
     ax.axhline(0, color=STEP, lw=0.8, ls="--", label="if q = p")
-    _curves(ax, curve.levels, curve.difference, result.names)
+    curves(ax, curve.levels, curve.difference, result.names, np.zeros_like(curve.levels))
     ax.set(xlim=(0, 1))
+    ax.set_xlabel("level of the rank")
     ax.set_ylabel("share of truths below − level")
+    legend(ax)
     return ax
 
 
@@ -111,32 +110,8 @@ def _index(result: SBCResult, quantity: str | None) -> int:
     return 0 if quantity is None else result.names.index(quantity)
 
 
-def _axes(ax: Axes | None, height: float) -> Axes:
-    return plt.subplots(figsize=(3.4, height), layout="constrained")[1] if ax is None else ax
-
-
 def _band(
     ax: Axes, levels: np.ndarray, lower: np.ndarray, upper: np.ndarray, alpha: float
 ) -> None:
-    label = f"{100 * (1 - alpha):g} % null, whole curve"
+    label = f"{percent(alpha)} null, whole curve"
     ax.fill_between(levels, lower, upper, color=ENVELOPE, lw=0, label=label)
-
-
-def _curves(ax: Axes, levels: np.ndarray, curves: np.ndarray, names: tuple[str, ...]) -> None:
-    for j, (name, curve) in enumerate(zip(names, curves, strict=True)):
-        style, colour = STYLES[j // len(COLOURS) % len(STYLES)], COLOURS[j % len(COLOURS)]
-        ax.plot(levels, curve, color=colour, lw=1.4, ls=style, label=name)
-    ax.set_xlabel("level of the rank")
-    _legend(ax)
-
-
-def _legend(ax: Axes) -> None:
-    ax.legend(
-        fontsize=7,
-        frameon=False,
-        handlelength=1.6,
-        columnspacing=1.2,
-        ncols=2,
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1.01),
-    )

@@ -2,19 +2,19 @@
 
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
 from ..trust import REJECTED, TRUSTED, UNTESTED, TrustMap
+from .canvas import BAND, CURVE, GREEN, STEP, axes, legend
 
 __all__ = ["trust_map"]
 
-# Okabe and Ito's vermilion and bluish green, and a grey; shapes tell them apart as well.
+# Shapes tell them apart as well as colours.
 STYLES = {
-    TRUSTED: ("trusted", "#009E73", "o"),
-    UNTESTED: ("untested", "#8a8a8a", "^"),
-    REJECTED: ("rejected", "#D55E00", "X"),
+    TRUSTED: ("trusted", GREEN, "o"),
+    UNTESTED: ("untested", BAND, "^"),
+    REJECTED: ("rejected", CURVE, "X"),
 }
 
 
@@ -41,8 +41,7 @@ def trust_map(found: TrustMap, ax: Axes | None = None, coordinates: Any = None) 
             f"coordinates: expected one or two numbers for each of {len(found.x)} observations; "
             f"got shape {table.shape}."
         )
-    if ax is None:
-        _, ax = plt.subplots(figsize=(3.4, 3.2), layout="constrained")
+    ax = axes(ax, 3.2)
     single = table.shape[1] == 1
     height = found.pvalue if single else table[:, 1]
     for verdict, (label, colour, marker) in STYLES.items():
@@ -51,19 +50,11 @@ def trust_map(found: TrustMap, ax: Axes | None = None, coordinates: Any = None) 
             table[some, 0], height[some], s=26, c=colour, marker=marker, lw=0.4, label=label
         )
     if single:
-        ax.axhline(found.alpha, color="#333333", lw=0.8, ls="--")
+        ax.axhline(found.alpha, color=STEP, lw=0.8, ls="--")
         ax.set(ylim=(-0.02, 1.02))
     ax.set_xlabel(names[0])
     ax.set_ylabel("p-value" if single else names[1])
-    ax.legend(
-        fontsize=7,
-        frameon=False,
-        ncols=3,
-        handletextpad=0.2,
-        columnspacing=1.0,
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1.0),
-    )
+    legend(ax, 3, handletextpad=0.2)
     return ax
 
 

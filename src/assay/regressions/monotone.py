@@ -91,7 +91,9 @@ class Monotone:
         chunks = [range(len(copies))[i : i + CHUNK] for i in range(0, len(copies), CHUNK)]
         workers = torch.get_num_threads() if x.device.type == "cpu" else 1
         with (
-            tqdm(total=len(copies) * self.epochs, unit="epoch", desc="fit", disable=None) as bar,
+            tqdm(
+                total=len(copies) * self.epochs, unit="epoch", desc="fit", disable=None, leave=None
+            ) as bar,
             spread_over(workers) as apply,
         ):
             stacks = list(apply(lambda which: self._train(copies, which, x, seed, bar), chunks))

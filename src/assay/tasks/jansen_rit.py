@@ -156,7 +156,9 @@ class JansenRit(Task):
 
     def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
         seed, found = seed_of(generator), []
-        with tqdm(total=len(theta), desc="simulating", unit=" signals", disable=None) as bar:
+        with tqdm(
+            total=len(theta), desc="simulating", unit=" signals", disable=None, leave=None
+        ) as bar:
             for i, rows in enumerate(theta.split(BATCH_CUDA if theta.is_cuda else BATCH)):
                 x = self.summary(signals(rows, stream(seed, self.name, i)))
                 found.append(x.to(theta.dtype))

@@ -138,7 +138,7 @@ class Task(ABC):
 
     def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
         """One observation after the other; tasks that can do better do."""
-        each = tqdm(x, "posteriors", disable=None if len(x) > MANY else True)
+        each = tqdm(x, "posteriors", disable=None if len(x) > MANY else True, leave=None)
         return torch.stack([self._posterior(row, k, generator).theta for row in each])
 
     def moments(self, x: Any) -> tuple[Tensor, Tensor]:
@@ -151,7 +151,7 @@ class Task(ABC):
         return self._moments(x.double())
 
     def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        each = tqdm(x, "moments", disable=None if len(x) > MANY else True)
+        each = tqdm(x, "moments", disable=None if len(x) > MANY else True, leave=None)
         found = []
         for row in each:
             seed = int.from_bytes(row.numpy().tobytes(), "big") % 2**62

@@ -164,7 +164,7 @@ def fit(
     run = _Run(network, how, _identity(data, how, label))
     if how.place is not None and how.place.exists():
         run.resume(how.place)
-    bar = tqdm(desc=label, unit=" epochs", initial=len(run.losses), disable=None)
+    bar = tqdm(desc=label, unit=" epochs", initial=len(run.losses), disable=None, leave=None)
     with bar, torch.enable_grad():
         while not run.finished():
             run.epoch(loss, known)

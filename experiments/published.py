@@ -1,0 +1,307 @@
+r"""The tests as they were published, all copies of a classifier in one stack.
+
+The classifier is scikit-learn's ``MLPClassifier`` as the authors set it: two layers of 10 m
+rectified linear units, inputs as they are, Adam with rate 0.001, batches of 200 rows, L2 penalty
+0.0001, a tenth of the rows held out, and training until their accuracy has not improved by 0.0001
+for 50 epochs, after which the best weights are restored. With a fixed ``random_state`` all copies
+have the same initial weights, batches and held-out rows, so that they can be trained together;
+each stops by itself. :class:`Sklearn` is the original, for comparison.
+
+The p-value is the share of nulls that are larger, :math:`\#\{T_h > T\} / H`.
+
+References: Linhart, Gramfort and Rodrigues 2023, Algorithms 1 to 4 and appendix; Pedregosa et al.
+2011, *Scikit-learn*.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+from torch import Tensor
+
+from assay.randomness import stream
+
+__all__ = ["Batched", "Sklearn", "c2st", "lc2st", "lc2st_nf", "pvalue"]
+
+BATCH, RATE, PENALTY = 200, 1e-3, 1e-4
+HELD, PATIENCE, TOLERANCE, EPOCHS = 0.1, 50, 1e-4, 1000
+BETAS, EPSILON = (0.9, 0.999), 1e-8
+
+# Takes inputs (h, n, p) and labels (h, n) to probabilities of class 1 (h, s) at inputs (h, s, p).
+Predict = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Sklearn:
+    """The original, one copy after the other.
+
+    Args:
+        width: Units of either layer.
+    """
+
+    width: int
+
+    def fit(self, inputs: Tensor, labels: Tensor) -> Predict:
+        """Fits all copies: inputs (h, n, p), labels (h, n)."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fitted = [
+                MLPClassifier(
+                    (self.width, self.width),
+                    max_iter=EPOCHS,
+                    early_stopping=True,
+                    n_iter_no_change=PATIENCE,
+                    random_state=0,
+                ).fit(rows.cpu().numpy(), truth.cpu().numpy())
+                for rows, truth in zip(inputs, labels, strict=True)
+            ]
+
+        def predict(at: Tensor) -> Tensor:
+            pairs = zip(fitted, at, strict=True)
+            found = [
+                torch.from_numpy(one.predict_proba(rows.cpu().numpy())[:, 1])
+                for one, rows in pairs
+            ]
+            return torch.stack(found).to(at)
+
+        return predict
+
+
+@dataclass(frozen=True)
+class Batched:
+    """The same recipe for all copies at once.
+
+    Args:
+        width: Units of either layer.
+    """
+
+    width: int
+
+    def fit(self, inputs: Tensor, labels: Tensor) -> Predict:
+        """Fits all copies: inputs (h, n, p), labels (h, n)."""
+        copies, n, size = inputs.shape
+        generator = stream(0, "published")
+        held = torch.randperm(n, generator=generator).to(inputs.device)
+        count = math.ceil(HELD * n)
+        test, train = held[:count], held[count:]
+        run = _Training.of(copies, (size, self.width, self.width, 1), inputs, generator)
+        truth = labels.to(inputs.dtype)
+        for _ in range(EPOCHS):
+            order = train[torch.randperm(len(train), generator=generator).to(inputs.device)]
+            for rows in order.split(min(BATCH, len(train))):
+                run.step(inputs, truth, rows)
+            run.judge(inputs[run.active][:, test], truth[run.active][:, test] > 0.5)
+            if not len(run.active):
+                break
+        weights = run.best
+        return lambda at: torch.cat(
+            [
+                torch.sigmoid(_logits([w[i : i + 1] for w in weights], rows[None]))
+                for i, rows in enumerate(at)
+            ]
+        )
+
+
+class _Training:
+    """Copies that are still trained, and the best weights of all.
+
+    Args:
+        weights: Matrices and biases of the layers, each with a leading axis of copies.
+    """
+
+    def __init__(self, weights: list[Tensor]) -> None:
+        self.weights = weights
+        self.best = [w.clone() for w in weights]
+        copies, device = len(weights[0]), weights[0].device
+        self.active = torch.arange(copies, device=device)
+        self.first = [torch.zeros_like(w) for w in weights]
+        self.second = [torch.zeros_like(w) for w in weights]
+        self.score = torch.full((copies,), -math.inf, device=device)
+        self.stale = torch.zeros(copies, dtype=torch.long, device=device)
+        self.steps = 0
+
+    @classmethod
+    def of(
+        cls, copies: int, sizes: tuple[int, ...], like: Tensor, generator: torch.Generator
+    ) -> "_Training":
+        """The same initial weights for all copies, as Glorot and Bengio 2010."""
+        weights = []
+        for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
+            bound = math.sqrt((6 if fan_out > 1 else 2) / (fan_in + fan_out))
+            for shape in ((fan_in, fan_out), (1, fan_out)):
+                one = bound * (2 * torch.rand(shape, generator=generator) - 1)
+                weights.append(one.to(like).expand(copies, *shape).clone())
+        return cls(weights)
+
+    def step(self, inputs: Tensor, labels: Tensor, rows: Tensor) -> None:
+        """One step of Adam on some rows."""
+        few = len(self.active) < len(inputs)
+        at = inputs[self.active][:, rows] if few else inputs[:, rows]
+        truth = labels[self.active][:, rows] if few else labels[:, rows]
+        gradients = _gradients(self.weights, at, truth)
+        self.steps += 1
+        rate = RATE * math.sqrt(1 - BETAS[1] ** self.steps) / (1 - BETAS[0] ** self.steps)
+        parts = zip(self.weights, gradients, self.first, self.second, strict=True)
+        for w, g, first, second in parts:
+            first.mul_(BETAS[0]).add_(g, alpha=1 - BETAS[0])
+            second.mul_(BETAS[1]).addcmul_(g, g, value=1 - BETAS[1])
+            w.sub_(rate * first / (second.sqrt() + EPSILON))
+
+    def judge(self, inputs: Tensor, truth: Tensor) -> None:
+        """Scores copies on held-out rows; those without progress for long leave."""
+        score = ((_logits(self.weights, inputs) > 0) == truth).float().mean(1)
+        known = self.score[self.active]
+        # Progress must exceed the tolerance to count, but any keeps the weights.
+        stale = torch.where(score < known + TOLERANCE, self.stale[self.active] + 1, 0)
+        better = (score > known).nonzero().flatten()
+        for best, now in zip(self.best, self.weights, strict=True):
+            best[self.active[better]] = now[better]
+        self.score[self.active] = torch.maximum(score, known)
+        self.stale[self.active] = stale
+        stay = (stale <= PATIENCE).nonzero().flatten()
+        if len(stay) < len(self.active):
+            self.active = self.active[stay]
+            for name in ("weights", "first", "second"):
+                setattr(self, name, [w[stay] for w in getattr(self, name)])
+
+
+def _layers(weights: list[Tensor], inputs: Tensor) -> list[Tensor]:
+    """Inputs and outputs of all layers."""
+    found = [inputs]
+    for i in range(0, len(weights), 2):
+        out = torch.baddbmm(weights[i + 1], found[-1], weights[i])
+        found.append(out.clamp_min(0) if i + 2 < len(weights) else out)
+    return found
+
+
+def _logits(weights: list[Tensor], inputs: Tensor) -> Tensor:
+    return _layers(weights, inputs)[-1][..., 0]
+
+
+def _gradients(weights: list[Tensor], inputs: Tensor, labels: Tensor) -> list[Tensor]:
+    """Gradients of the mean loss with its penalty, by hand: graphs of tiny layers cost more."""
+    layers, n = _layers(weights, inputs), inputs.shape[1]
+    back = (torch.sigmoid(layers[-1]) - labels[..., None]) / n
+    found: list[Tensor] = []
+    for i in reversed(range(0, len(weights), 2)):
+        below = layers[i // 2]
+        found[:0] = [below.mT @ back + PENALTY / n * weights[i], back.sum(1, keepdim=True)]
+        if i:
+            back = (back @ weights[i].mT) * (below > 0)
+    return found
+
+
+def pvalue(statistic: Tensor, null: Tensor) -> Tensor:
+    """The share of nulls (o, h) that are larger than the statistics (o,)."""
+    return (null > statistic[:, None]).double().mean(1)
+
+
+def lc2st(
+    classifier: Batched | Sklearn,
+    pairs: tuple[Tensor, Tensor, Tensor],
+    observations: tuple[Tensor, Tensor],
+    nulls: int = 100,
+) -> tuple[Tensor, Tensor]:
+    """L-C2ST in parameters: statistics (o,) and nulls (o, h) of the single-class MSE.
+
+    Args:
+        classifier: The classifier.
+        pairs: Parameters (n, m), observations (n, d) and one draw of q at each, (n, m).
+        observations: Observations (o, d) and draws of q there, (o, s, m).
+        nulls: Permutations of all 2 n rows.
+    """
+    theta, x, theta_q = pairs
+    rows = torch.cat([torch.cat([theta_q, x], 1), torch.cat([theta, x], 1)])
+    orders = [torch.arange(len(rows))]
+    orders += [torch.randperm(len(rows), generator=stream(t, "permutation")) for t in range(nulls)]
+    inputs = rows[torch.stack(orders).to(rows.device)]
+    labels = _halves(inputs)
+    fitted = classifier.fit(inputs, labels)
+    return _single(fitted, observations, lambda theta_o: theta_o.expand(nulls + 1, -1, -1))
+
+
+def lc2st_nf(
+    classifier: Batched | Sklearn,
+    pairs: tuple[Tensor, Tensor],
+    x_o: Tensor,
+    nulls: int = 100,
+    draws: int = 10_000,
+) -> tuple[Tensor, Tensor]:
+    """L-C2ST-NF in latents: statistics (o,) and nulls (o, h) of the single-class MSE.
+
+    Null classifiers are evaluated on base draws of which the first are those that they were
+    trained on, as in the authors' code; the data's classifier on others.
+
+    Args:
+        classifier: The classifier.
+        pairs: Latents (n, m) and observations (n, d).
+        x_o: Observations (o, d).
+        nulls: Pairs of base draws.
+        draws: Base draws at which a classifier is evaluated.
+    """
+    z, x = pairs
+    (n, m), most = z.shape, max(draws, len(z))
+    base = torch.stack(
+        [torch.randn(most, m, generator=stream(t, "base")) for t in range(nulls + 2)]
+    ).to(z)
+    other = torch.stack([torch.randn(n, m, generator=stream(t, "class 1")) for t in range(nulls)])
+    # Row 0 is the data, trained on draws of a stream of its own.
+    trained = torch.cat([base[nulls + 1 :, :n], base[:nulls, :n]])
+    truths = torch.cat([z[None], other.to(z)])
+    inputs = torch.cat([_with(trained, x), _with(truths, x)], 1)
+    fitted = classifier.fit(inputs, _halves(inputs))
+    evaluated = torch.cat([base[nulls : nulls + 1, :draws], base[:nulls, :draws]])
+    return _single(fitted, (x_o, x_o), lambda _: evaluated)
+
+
+def c2st(
+    classifier: Batched | Sklearn, samples: tuple[Tensor, Tensor], nulls: int = 100
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The oracle: MSE and its nulls, and accuracy and its nulls, of one observation.
+
+    Args:
+        classifier: The classifier.
+        samples: Draws of q and of the true posterior, each (2 n, m): halves to train and to judge.
+        nulls: Permutations of the rows, of training and evaluation alike.
+    """
+    halves = [half.split(len(half) // 2) for half in samples]
+    train, judge = (torch.cat(part) for part in zip(*halves, strict=True))
+    orders = [torch.arange(len(train))]
+    orders += [
+        torch.randperm(len(train), generator=stream(t, "permutation")) for t in range(nulls)
+    ]
+    order = torch.stack(orders).to(train.device)
+    inputs, evaluated = train[order], judge[order]
+    labels = _halves(inputs)
+    d = classifier.fit(inputs, labels)(evaluated)
+    mse = (d - 0.5).square().mean(1)
+    accuracy = ((d > 0.5) == (labels > 0.5)).double().mean(1)
+    return mse[0], mse[1:], accuracy[0], accuracy[1:]
+
+
+def _halves(inputs: Tensor) -> Tensor:
+    """Labels (h, 2 n): class 0 first."""
+    half = inputs.shape[1] // 2
+    return (torch.arange(2 * half, device=inputs.device) >= half).long().expand(len(inputs), -1)
+
+
+def _with(latents: Tensor, x: Tensor) -> Tensor:
+    """Latents (h, n, m) beside observations (n, d)."""
+    return torch.cat([latents, x.expand(len(latents), -1, -1)], 2)
+
+
+def _single(
+    fitted: Predict, observations: tuple[Tensor, Tensor], draws: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Statistics (o,) and nulls (o, h) at observations, from draws (h, s, m) for each."""
+    found = []
+    for x_o, there in zip(*observations, strict=True):
+        at = draws(there)
+        d = fitted(torch.cat([at, x_o.expand(*at.shape[:2], -1)], 2))
+        found.append((d - 0.5).square().mean(1))
+    table = torch.stack(found)
+    return table[:, 0], table[:, 1:]

@@ -1,0 +1,171 @@
+"""Runs: jobs of plain parameters, each done once and kept as soon as it is done.
+
+An experiment is a list of jobs and a function that does one. What a job found is written behind
+the parameters that made it, one line each, so that an interrupted run goes on where it stopped and
+ends with the same numbers as one that was never interrupted.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from assay.version import versions
+
+__all__ = ["Context", "Experiment", "Job", "Records", "completed", "conduct"]
+
+Job = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where an experiment is run.
+
+    Args:
+        folder: Where its files go.
+        device: Where networks are trained.
+    """
+
+    folder: Path
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure or table.
+
+    Args:
+        name: Its name on the command line.
+        about: What it shows, in one sentence.
+        jobs: The jobs of a budget, by its name.
+        run: Does one job.
+        table: What is printed of all that was found.
+        draw: Draws it into a file; None for a table.
+        prepare: Makes what jobs share; None if nothing.
+    """
+
+    name: str
+    about: str
+    jobs: Callable[[str], list[Job]]
+    run: Callable[[Job, Context], dict[str, Any]]
+    table: Callable[[list[dict[str, Any]]], str]
+    draw: Callable[[list[dict[str, Any]], Path], None] | None = None
+    prepare: Callable[[list[Job], Context], None] | None = None
+
+
+class Records:
+    """What jobs have found, in a file of one line each.
+
+    Args:
+        path: The file; it need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.found: dict[str, dict[str, Any]] = {}
+        for job, value in self._lines():
+            self.found[_key(job)] = value
+
+    def _lines(self) -> Iterator[tuple[Job, dict[str, Any]]]:
+        if not self.path.exists():
+            return
+        whole = self.path.read_bytes()
+        # A line that was cut off when a run was killed is no record, and must not stay.
+        kept = whole[: whole.rfind(b"\n") + 1]
+        if len(kept) < len(whole):
+            self.path.write_bytes(kept)
+        for line in kept.splitlines():
+            record = json.loads(line)
+            yield record["job"], record["found"]
+
+    def __contains__(self, job: Job) -> bool:
+        return _key(job) in self.found
+
+    def __getitem__(self, job: Job) -> dict[str, Any]:
+        return self.found[_key(job)]
+
+    def add(self, job: Job, found: dict[str, Any]) -> None:
+        """Keeps what a job found."""
+        line = json.dumps({"job": job, "found": found}, allow_nan=False)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+        # As it would be read again.
+        self.found[_key(job)] = json.loads(line)["found"]
+
+
+def _key(job: Job) -> str:
+    return json.dumps(job, sort_keys=True)
+
+
+def completed(
+    jobs: Sequence[Job],
+    run: Callable[[Job], dict[str, Any]],
+    records: Records,
+    executor: Executor | None = None,
+) -> list[dict[str, Any]]:
+    """Does the jobs that are not done, and returns what all have found, in their order.
+
+    Args:
+        jobs: The jobs.
+        run: Does one.
+        records: What was found before; new findings are added as they come.
+        executor: Any executor; one job after the other if None.
+    """
+    todo = [job for job in jobs if job not in records]
+    bar = tqdm(total=len(jobs), initial=len(jobs) - len(todo), unit="job", disable=None)
+    with bar:
+        for job, found in _done(todo, run, executor):
+            records.add(job, found)
+            bar.update()
+    return [{**job, **records[job]} for job in jobs]
+
+
+def _done(
+    todo: Sequence[Job], run: Callable[[Job], dict[str, Any]], executor: Executor | None
+) -> Iterator[tuple[Job, dict[str, Any]]]:
+    if executor is None:
+        yield from ((job, run(job)) for job in todo)
+        return
+    futures = {executor.submit(run, job): job for job in todo}
+    try:
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def conduct(
+    experiment: Experiment, budget: str, context: Context, executor: Executor | None = None
+) -> list[dict[str, Any]]:
+    """Runs an experiment; leaves its records, a JSON file and a figure.
+
+    Args:
+        experiment: The experiment.
+        budget: The name of its budget.
+        context: Where.
+        executor: Any executor.
+    """
+    context.folder.mkdir(parents=True, exist_ok=True)
+    jobs = experiment.jobs(budget)
+    if experiment.prepare is not None:
+        experiment.prepare(jobs, context)
+    records = Records(context.folder / f"{experiment.name}.jsonl")
+    found = completed(jobs, partial(experiment.run, context=context), records, executor)
+    whole = {
+        "experiment": experiment.name,
+        "about": experiment.about,
+        "budget": budget,
+        "versions": versions(),
+        "results": found,
+    }
+    text = json.dumps(whole, indent=1, allow_nan=False)
+    (context.folder / f"{experiment.name}.json").write_text(f"{text}\n", encoding="utf-8")
+    if experiment.draw is not None:
+        experiment.draw(found, context.folder / f"{experiment.name}.png")
+    return found

@@ -1,0 +1,276 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const root = document.documentElement;
+  const byId = (id) => document.getElementById(id);
+  const articles = [...document.querySelectorAll("article")];
+  const rows = [...document.querySelectorAll("a[data-observation]")].map((a) => a.closest("tr"));
+  const darkly = window.matchMedia("(prefers-color-scheme: dark)");
+  const coarse = window.matchMedia("(pointer: coarse)").matches;
+  const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
+  const COLOURED = new Set(["color", "fillcolor", "colorscale", "key"]);
+  // Widths on paper, in pixels of CSS: half a page, and a whole one.
+  const PRINTED = { narrow: 330, wide: 680 };
+  const drawn = new Map();
+  let current = -1;
+  let printing = false;
+
+  // Colours are named by what they stand for; the scheme says what they are.
+  const colour = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+  const coloured = (value) =>
+    Array.isArray(value) ? value.map(coloured)
+      : typeof value === "string" && value[0] === "@" ? colour(value.slice(1)) : value;
+  const themed = (value) => {
+    if (Array.isArray(value)) return value.map(themed);
+    if (value === null || typeof value !== "object") return value;
+    return Object.fromEntries(Object.entries(value).map(
+      ([key, part]) => [key, COLOURED.has(key) && typeof part !== "number" ? coloured(part) : themed(part)]));
+  };
+
+  // Numbers that several traces share are written once, and named by their place.
+  const expanded = (trace, columns) => {
+    const at = (value) => (Number.isInteger(value) ? columns[value] : value);
+    const found = { ...trace };
+    for (const key of ["x", "y"]) if (key in found) found[key] = at(found[key]);
+    if (found.marker) found.marker = { ...found.marker, color: at(found.marker.color) };
+    return found;
+  };
+
+  const axisOf = (given) => ({
+    gridcolor: colour("grid"), zerolinecolor: colour("grid"), linecolor: colour("rule"),
+    tickfont: { color: colour("soft") }, automargin: true, ...given,
+    title: { standoff: 8, ...given.title },
+  });
+  const layoutOf = (given) => {
+    const layout = themed(given);
+    for (const key of Object.keys(layout)) if (/^[xy]axis/.test(key)) layout[key] = axisOf(layout[key]);
+    return {
+      font: { family: FONT, size: 12, color: colour("ink") },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      margin: { l: 10, r: 12, t: 10, b: 10 },
+      showlegend: false,
+      hoverlabel: { bgcolor: colour("raised"), bordercolor: colour("soft"),
+        font: { color: colour("ink"), family: FONT, size: 12 }, align: "left", namelength: -1 },
+      hovermode: "closest", dragmode: coarse ? false : "zoom", ...layout,
+    };
+  };
+  const CONFIG = {
+    displaylogo: false, responsive: true, typesetMath: false, plotlyServerURL: "",
+    showTips: false, displayModeBar: false,
+  };
+
+  // The key of a figure stands above it as text, so that names of any length have room.
+  const element = (name, attributes) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return made;
+  };
+  const SHAPES = { x: "M-4-4 4 4M4-4-4 4", "triangle-up": "M0-5 5 4H-5Z", "diamond-open": "M0-5 5 0 0 5-5 0Z" };
+  const swatch = (trace) => {
+    const { marker = {}, line = {} } = trace;
+    const first = (value) => (Array.isArray(value) ? value[0] : value);
+    const ink = trace.key || first(line.color) || first(marker.color);
+    const svg = element("svg", { viewBox: "-11 -6 22 12", width: 22, height: 12, opacity: trace.opacity || 1 });
+    const area = trace.fillcolor || (trace.type === "bar" ? ink : line.width > 4 ? line.color : null);
+    if (area) svg.append(element("rect", { x: -11, y: -4, width: 22, height: 8, fill: area }));
+    else if ((trace.mode || "").startsWith("markers")) {
+      const open = /open|^x$/.test(marker.symbol);
+      const paint = { fill: open ? "none" : ink, stroke: ink, "stroke-width": open ? 2 : 0 };
+      const d = SHAPES[marker.symbol];
+      svg.append(d ? element("path", { d, ...paint }) : element("circle", { r: 4.5, ...paint }));
+    } else {
+      const dashes = { dash: "5 3", dot: "1.5 2.5" }[line.dash] || "none";
+      svg.append(element("path", { d: "M-11 0H11", stroke: ink, "stroke-width": Math.max(1.5, line.width), "stroke-dasharray": dashes }));
+    }
+    return svg;
+  };
+  const literal = (text) => text.replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
+  const drawKey = (place, traces) => {
+    let key = place.previousElementSibling;
+    if (!key || !key.matches(".key")) {
+      key = document.createElement("div");
+      key.className = "key";
+      key.setAttribute("aria-hidden", "true");
+      place.before(key);
+    }
+    const named = new Map(traces.filter((t) => t.name && t.showlegend !== false).map((t) => [t.name, t]));
+    key.replaceChildren(...[...named.values()].map((trace) => {
+      const entry = document.createElement("span");
+      entry.append(swatch(trace), literal(trace.name));
+      return entry;
+    }));
+  };
+
+  const widthOf = (place) => {
+    if (!printing) return place.clientWidth;
+    return place.parentElement.classList.contains("wide") ? PRINTED.wide : PRINTED.narrow;
+  };
+  // Small panels have no room for numbers.
+  const fitPairs = (layout, width, count) => {
+    layout.height = Math.min(layout.height, Math.max(300, 0.95 * width));
+    if (width / count > 90) return;
+    for (const key of Object.keys(layout)) {
+      if (!/^[xy]axis/.test(key)) continue;
+      layout[key].showticklabels = false;
+      layout[key].title.font = { size: 10 };
+    }
+  };
+  const draw = (id, figure) => {
+    const place = byId(`plot-${id}`);
+    if (!place || !figure) return;
+    drawn.set(id, figure);
+    place.setAttribute("aria-label", figure.words);
+    const width = widthOf(place);
+    const layout = layoutOf(figure.layout);
+    // On a screen a figure is as wide as its place, whatever that becomes.
+    if (printing) layout.width = width;
+    if (id === "pairs") fitPairs(layout, width, figure.columns.length - 1);
+    const traces = figure.data.map((trace) => themed(expanded(trace, figure.columns)));
+    drawKey(place, traces);
+    Plotly.react(place, traces, layout, CONFIG);
+  };
+  const redraw = () => { for (const [id, figure] of [...drawn]) draw(id, figure); drawPlaces(); };
+
+  // The map, in the coordinates that are chosen.
+  const places = data.places;
+  const [across, upwards] = ["axis-x", "axis-y"].map(byId);
+  // Where labels have room, clear of each other and of the rings; the one that is chosen first.
+  const SIDES = { "top center": [-0.5, -1.5], "middle right": [0.3, -0.5], "middle left": [-1.3, -0.5], "bottom center": [-0.5, 0.5] };
+  const sidesOf = (i, j) => {
+    const scale = (column, size) => {
+      const known = places.columns[column].filter((v) => v !== null);
+      const [low, high] = [Math.min(...known), Math.max(...known)];
+      return places.columns[column].map((v) => (size * (v - low)) / (high - low || 1));
+    };
+    const at = [scale(i, 0.85 * widthOf(byId("plot-places"))), scale(j, -330)];
+    const taken = places.labels.map((_, row) => [at[0][row] - 9, at[1][row] - 9, 18, 18, row]);
+    const free = (box, row) => taken.every(([x, y, w, h, of]) => of === row
+      || box[0] > x + w || x > box[0] + box[2] || box[1] > y + h || y > box[1] + box[3]);
+    const found = {};
+    const order = places.labels.map((_, row) => row).sort((a, b) => (b === current) - (a === current));
+    for (const row of order) {
+      const [w, h] = [7 * places.labels[row].replace(/&\w+;/g, "x").length, 16];
+      for (const [side, [dx, dy]] of Object.entries(SIDES)) {
+        const shift = side.startsWith("middle") ? [Math.sign(dx) * 8, 0] : [0, Math.sign(dy) * 8];
+        const box = [at[0][row] + dx * w + shift[0], at[1][row] + dy * h + shift[1], w, h];
+        if (!free(box, row)) continue;
+        found[row] = side;
+        taken.push([...box, -1]);
+        break;
+      }
+    }
+    return found;
+  };
+  const placesFigure = () => {
+    const [i, j] = [Number(across.value), Number(upwards.value)];
+    const pick = (rows_, column) => rows_.map((row) => places.columns[column][row]);
+    const traces = places.groups.map((group) => ({
+      type: "scatter", mode: "markers",
+      x: pick(group.rows, i), y: pick(group.rows, j), name: group.name,
+      customdata: group.rows, hovertext: group.rows.map((row) => places.text[row]),
+      hovertemplate: "%{hovertext}<extra></extra>",
+      opacity: group.faint ? 0.55 : 1, cliponaxis: false,
+      marker: { symbol: group.symbol, color: group.color, size: group.faint ? 8 : 13,
+        line: { color: group.symbol === "circle-open" ? group.color : "@paper", width: group.symbol === "circle-open" ? 2 : 1 } },
+    }));
+    const own = places.labels.map((_, row) => row);
+    const sides = sidesOf(i, j);
+    traces.push({
+      type: "scatter", mode: "markers+text", x: pick(own, i), y: pick(own, j),
+      text: own.map((row) => (sides[row] ? places.labels[row] : "")),
+      textposition: own.map((row) => sides[row] || "top center"),
+      hoverinfo: "skip", showlegend: false, cliponaxis: false, marker: { size: 22, opacity: 0 },
+    });
+    traces.push({
+      type: "scatter", mode: "markers", x: pick([current], i), y: pick([current], j),
+      name: "selected", hoverinfo: "skip", cliponaxis: false,
+      marker: { symbol: "circle-open", size: 22, color: "@ink", line: { color: "@ink", width: 2 } },
+    });
+    const line = (at, way) => (at === undefined ? [] : [{
+      type: "line", line: { color: "@ink", width: 1, dash: "dash" },
+      ...(way === "y" ? { x0: 0, x1: 1, xref: "paper", y0: at, y1: at } : { y0: 0, y1: 1, yref: "paper", x0: at, x1: at }),
+    }]);
+    return {
+      data: traces, columns: [], words: places.words,
+      layout: {
+        xaxis: { title: { text: places.names[i] } }, yaxis: { title: { text: places.names[j] } },
+        height: 420, shapes: [...line(places.lines[j], "y"), ...line(places.lines[i], "x")],
+      },
+    };
+  };
+  const drawPlaces = () => {
+    draw("places", placesFigure());
+    drawn.delete("places");
+  };
+
+  // One observation is chosen at a time; the page says which.
+  const choose = (which) => {
+    const count = articles.length;
+    current = ((which % count) + count) % count;
+    articles.forEach((article, i) => { article.hidden = i !== current; });
+    rows.forEach((row, i) => {
+      if (i === current) row.setAttribute("aria-current", "true");
+      else row.removeAttribute("aria-current");
+    });
+    byId("chosen").value = String(current);
+    byId("heading-observation").textContent = `The selected observation: ${articles[current].dataset.label}`;
+    byId("said").textContent = articles[current].dataset.said;
+    for (const [id, figure] of Object.entries(data.observations[current])) draw(id, figure);
+    drawPlaces();
+  };
+
+  // Light or dark: as the system has it, until the button is used; paper is always light.
+  const theme = byId("theme");
+  let wanted = null;
+  const show = (name) => {
+    root.dataset.theme = name;
+    theme.textContent = name === "dark" ? "Light" : "Dark";
+    theme.setAttribute("aria-label", `Change to ${name === "dark" ? "light" : "dark"} colours`);
+  };
+  const usual = () => wanted || (darkly.matches ? "dark" : "light");
+  const repaint = () => { show(printing ? "light" : usual()); redraw(); };
+  theme.addEventListener("click", () => {
+    wanted = root.dataset.theme === "dark" ? "light" : "dark";
+    repaint();
+  });
+  darkly.addEventListener("change", repaint);
+  window.addEventListener("beforeprint", () => { printing = true; repaint(); });
+  window.addEventListener("afterprint", () => { printing = false; repaint(); });
+
+  // Ways to choose.
+  byId("chosen").addEventListener("change", (event) => choose(Number(event.target.value)));
+  byId("previous").addEventListener("click", () => choose(current - 1));
+  byId("next").addEventListener("click", () => choose(current + 1));
+  for (const select of [across, upwards]) select.addEventListener("change", drawPlaces);
+  document.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const busy = event.target.closest("input, select, textarea, .scroll, pre, nav");
+    if (!step || busy || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    choose(current + step);
+  });
+  rows.forEach((row, i) => {
+    row.dataset.row = String(i);
+    row.addEventListener("click", (event) => {
+      choose(i);
+      if (event.target.closest("a")) {
+        event.preventDefault();
+        byId("observation").scrollIntoView();
+        articles[i].querySelector("h3").focus({ preventScroll: true });
+      }
+    });
+  });
+
+  show(usual());
+  across.value = "0";
+  upwards.value = String(Math.min(1, places.names.length - 1));
+  for (const [id, figure] of Object.entries(data.overall)) draw(id, figure);
+  const asked = /^#observation-(\d+)$/.exec(window.location.hash);
+  choose(asked && Number(asked[1]) < articles.length ? Number(asked[1]) : data.start);
+  byId("plot-places").on("plotly_click", (event) => {
+    const row = event.points[0].customdata;
+    if (Number.isInteger(row) && row < places.count) choose(row);
+  });
+  // Tells anyone who waits that all is drawn.
+  root.dataset.ready = "true";
+})();

@@ -1,0 +1,94 @@
+"""Words and numbers as the report prints them."""
+
+import math
+import re
+from html import escape
+
+import numpy as np
+
+from ..results import _number
+
+__all__ = ["between", "clipped", "literal", "number", "probability", "rounded", "share"]
+
+# Letters of a name that fit beside a figure.
+LETTERS = 16
+
+
+def probability(p: float) -> str:
+    """A p-value: three decimals, or two digits where it is smaller.
+
+    Example:
+        >>> probability(0.635), probability(0.00012), probability(1.0)
+        ('0.635', '0.00012', '1')
+    """
+    if not 0 < p < 0.9995:
+        return f"{p:g}" if p <= 0 or p > 1 else "1"
+    return f"{p:.3f}" if p >= 0.0095 else f"{p:.1g}" if p >= 0.001 else f"{p:.2g}"
+
+
+def number(value: float) -> str:
+    """A number with about three digits, and a minus as long as a plus.
+
+    Example:
+        >>> number(-0.12345), number(12345.0), number(float("inf"))
+        ('−0.123', '12345', 'none')
+    """
+    if math.isinf(value):
+        return "none"
+    if math.isnan(value):
+        return "–"
+    shown = f"{value:.3f}" if abs(value) < 10 else _number(value)
+    return shown.replace("-0.000", "0.000").replace("-", "\u2212")
+
+
+def between(lower: float, upper: float) -> str:
+    """Two ends of a band.
+
+    Example:
+        >>> between(-0.1, 0.25)
+        '−0.100 to 0.250'
+    """
+    return f"{number(lower)} to {number(upper)}"
+
+
+def share(value: float) -> str:
+    """A share as a percentage.
+
+    Example:
+        >>> share(0.9)
+        '90 %'
+    """
+    return f"{100 * value:.3g} %"
+
+
+def clipped(name: str, most: int = LETTERS) -> str:
+    """A name that is short enough to stand beside a figure.
+
+    Example:
+        >>> clipped("a name of many letters and words")
+        'a name of many…'
+    """
+    return name if len(name) <= most else f"{name[: most - 1].rstrip()}…"
+
+
+def literal(name: str) -> str:
+    """A name that Plotly shows as it is written, though it reads tags and entities.
+
+    TeX is read by MathJax only, which the page does not have.
+
+    Example:
+        >>> literal("<b>x</b> & y")
+        '&lt;b&gt;x&lt;/b&gt; &amp; y'
+    """
+    return escape(re.sub(r"[\s\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069]+", " ", name), quote=False)
+
+
+def rounded(values: np.ndarray, digits: int = 4) -> list[float | None]:
+    """Numbers with as many digits as can be seen; None where there is none.
+
+    Example:
+        >>> rounded(np.array([0.123456, 1e4, np.nan]), 3)
+        [0.123, 10000.0, None]
+    """
+    found = (float(f"{value:.{digits}g}") for value in np.asarray(values, float).ravel())
+    return [value if math.isfinite(value) else None for value in found]

@@ -1,0 +1,280 @@
+"""Results made of random numbers, without any test or training, and the pictures of them.
+
+Every public plot has at least one case; ``python -m tests.plots.cases`` draws them all anew and
+writes the baselines that ``test_images.py`` compares with.
+"""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from scipy.special import expit
+
+from assay import plots
+from assay.diagnostics.coverage import CoverageResult
+from assay.diagnostics.lpit import PITResult
+from assay.diagnostics.sbc import SBCResult
+from assay.diagnostics.tarp import TARPResult
+from assay.effects import Effects
+from assay.health import Health
+from assay.planted import Shift
+from assay.power import PowerCurve, PowerResult
+from assay.ratios import Estimate
+from assay.results import LocalResult, Separate
+from assay.trust import TrustMap
+from assay.uniformity import Cells, Compared, compared, tails
+
+BASELINES = Path(__file__).parent / "baselines"
+# All pictures are this wide, in pixels: 80 to the inch of one column.
+PIXELS = 272
+NAMES = ("$g_{Na}$ conductance", "a_rather_long_parameter_name", "_C_m")
+SAID = {"hypothesis": "q = p", "settings": {"test": "ℓ-C2ST", "n": 100, "scope": "at x_o"}}
+
+
+def random(seed=0):
+    return np.random.default_rng(seed)
+
+
+def local(m=2, s=1000, strength=1.0, h=99):
+    """One observation; the probability of class 1 rises along the first parameter."""
+    rng = random(m)
+    theta = rng.normal(size=(s, m))
+    theta[:, 1:] += 0.6 * theta[:, :1]
+    slopes = strength * np.array([1.0, 0.5, *np.zeros(8)])[:m]
+    data = expit(theta @ slopes - 0.1 * strength)
+    null = expit(0.15 * strength * rng.normal(size=(h, m)) @ theta.T)
+    return LocalResult(
+        statistic=np.mean((data - 0.5) ** 2),
+        null=np.mean((null - 0.5) ** 2, -1),
+        probabilities=data,
+        null_probabilities=null,
+        x=np.zeros(2),
+        draws=theta,
+        theta=theta,
+        **SAID,
+    )
+
+
+def reference(m, r=1000):
+    """Draws of the truth that belong to it: a little higher in the first parameter."""
+    theta = random(100 + m).normal(size=(r, m))
+    theta[:, 1:] += 0.6 * theta[:, :1]
+    return theta + np.array([0.8, *np.zeros(m - 1)])
+
+
+def many(o=20, h=199, wrong=0.5):
+    """Many observations; the statistic grows over the last of them."""
+    rng = random(o)
+    null = rng.gamma(2, 0.01 * (1 + np.linspace(0, 1, o))[:, None], size=(o, h))
+    growth = np.clip(np.linspace(-1, 1, o) + 2 * wrong - 1, 0, None)
+    return LocalResult(
+        statistic=rng.gamma(2, 0.01, size=o) + 0.2 * growth,
+        null=null,
+        probabilities=np.full((o, 4), 0.5),
+        null_probabilities=None,
+        x=np.linspace(-1, 1, o)[:, None],
+        draws=np.zeros((o, 4, 2)),
+        theta=None,
+        family=Separate(),
+        **SAID,
+    )
+
+
+def ranks(j=2, n=400, k=30):
+    """Ranks of quantities of which the first is overconfident and the others are right."""
+    rng = random(j)
+    shapes = np.where(np.arange(j) == 0, 0.6, 1.0)
+    return np.minimum((rng.beta(shapes, shapes, size=(n, j)) * (k + 1)).astype(int), k)
+
+
+def surprise(positions, weights, h=199):
+    """The surprise of whole curves, with its null."""
+    n, cells = len(positions), Cells.of(weights)
+    null = random(9).multinomial(n, cells.shares, size=h).T.cumsum(0)
+    return compared(cells.below(positions), null, tails(n, cells))
+
+
+def sbc(j=2):
+    found = ranks(j)
+    envelope = surprise(found, np.ones(31, int))
+    null = np.broadcast_to(random(1).gamma(20, size=99), (j, 99))
+    names = tuple(f"theta[{i}]" for i in range(j))
+    statistic = np.linspace(0.1, 0.05, j)
+    chi_square = Compared(statistic, null)
+    return SBCResult(statistic, null, chi_square, envelope, found, 30, names, **SAID)
+
+
+def covered(j=2):
+    """Expected coverage of central intervals; the first curve is overconfident."""
+    found = (15 - np.minimum(ranks(j), 30 - ranks(j))).astype(int)
+    weights = np.array([1, *[2] * 15])
+    whole = surprise(found, weights)
+    names = tuple(f"theta[{i}]" for i in range(j))
+    parts = {"levels": np.array([0.5, 0.9]), "names": names, "regions": "central intervals"}
+    area = {"area": np.zeros(j), "area_null": np.zeros((j, 99))}
+    return CoverageResult(
+        whole.statistic, whole.null, positions=found, weights=weights, **area, **parts, **SAID
+    )
+
+
+def tarp():
+    found = ranks(1)
+    whole = surprise(found, np.ones(31, int))
+    parts = {"levels": np.array([0.5, 0.9]), "names": ("TARP",), "references": np.zeros((400, 2))}
+    area = {"area": np.zeros(1), "area_null": np.zeros((1, 99))}
+    return TARPResult(
+        whole.statistic,
+        whole.null,
+        positions=found,
+        weights=np.ones(31, int),
+        **area,
+        **parts,
+        **SAID,
+    )
+
+
+def levels(j=2, h=99):
+    """Local PIT curves; the first is that of a q that is too narrow, the others are right."""
+    alphas = np.arange(1, 20) / 20
+    bends = random(j).normal(scale=0.05, size=(h, j, 1))
+    shape = np.sin(2 * np.pi * alphas)
+    curves = alphas + np.array([0.16, *np.full(j - 1, -0.03)])[:, None] * shape
+    return PITResult(
+        statistic=np.array(0.02),
+        null=random(1).gamma(2, 0.002, size=h),
+        alphas=alphas,
+        curves=curves,
+        null_curves=alphas + bends * shape + bends[::-1] * np.sin(np.pi * alphas),
+        statistics=np.full(j, 0.02),
+        null_statistics=np.full((j, h), 0.01),
+        x=np.zeros(2),
+        names=tuple(f"theta[{i}]" for i in range(j)),
+        family=Separate(),
+        surroundings=None,
+        curve_statistic=np.array(0.02),
+        null_curve_statistic=np.full(h, 0.01),
+        independence=np.array(0.0),
+        null_independence=np.zeros(h),
+        correlation=np.eye(j),
+        null_correlation=np.zeros((h, j, j)),
+        **SAID,
+    )
+
+
+def estimate(value, half, right):
+    value, half = np.asarray(value, float), np.asarray(half, float)
+    centre = np.full_like(value, right)
+    wrong = np.abs(value - right) > 1.4 * half
+    ends = (value - 0.8 * half, value + 0.8 * half)
+    return Estimate(value, *ends, centre, centre - half, centre + half, wrong)
+
+
+def effects(m=3):
+    bias = np.array([0.6, -0.1, 0.05, *np.zeros(9)])[:m]
+    width = np.array([1.05, 0.6, 0.95, *np.ones(9)])[:m]
+    half = 0.15 + 0.05 * np.arange(m)
+    none = dict.fromkeys(("total_variation", "kl_pq", "kl_qp", "chi_square", "ess"))
+    none |= dict.fromkeys(("khat", "weights", "theta", "tail"))
+    return Effects(
+        names=tuple(f"theta[{i}]" for i in range(m)),
+        bias=estimate(bias, half, 0),
+        dispersion=estimate(width, half, 1),
+        intervals=estimate(np.full((m, 3), 0.9), np.full((m, 3), 0.1), 0.9),
+        region=estimate(np.full(3, 0.9), np.full(3, 0.1), 0.9),
+        **none,
+        **SAID,
+    )
+
+
+def health(n=500):
+    rng = random()
+    logits = rng.normal(scale=0.8, size=(n, 2))
+    chances = expit(logits)
+    truth = rng.uniform(size=n) < expit(logits[:, 0] - logits[:, 1])
+    truths = np.stack([truth, ~truth], 1)
+    blind = expit(0.1 * rng.normal(size=(n, 2)))
+    first = np.broadcast_to([True, False], (n, 2))
+    again = expit(logits[:100] + 0.1)
+    return Health(
+        chances, truths, again, blind, first, rng.gamma(20, 0.001, size=99), SAID["settings"]
+    )
+
+
+def power(o=None):
+    sizes = np.geomspace(0.05, 2.0, 8)
+    scale = np.array(0.4) if o is None else np.linspace(0.3, 1.2, o)
+    curve = PowerCurve(Shift(), sizes, sizes, scale, scale, scale, np.full_like(scale, 2.0), 0.05)
+    grid = np.geomspace(0.05, 2, 2000)
+    fits = np.atleast_2d(curve.fitted(grid))
+    mde = np.array([np.interp(0.8, fit, grid, right=np.inf) for fit in fits]).reshape(scale.shape)
+    rates = np.round(curve.fitted(sizes) * 50) / 50
+    full = PowerCurve(Shift(), sizes, rates, mde, 0.1 * mde, scale, curve.shape, 0.05)
+    return PowerResult((full,), np.zeros(2), 0.05, 0.8, 50, **SAID)
+
+
+def trust(o=30, d=2):
+    rng = random()
+    x = rng.normal(size=(o, d))
+    verdicts = np.where(x[:, 0] < -0.5, -1, np.where(np.abs(x[:, 1 % d]) < 1, 1, 0))
+    p = np.where(verdicts < 0, 0.004, rng.uniform(0.06, 1, size=o))
+    return TrustMap(
+        verdicts, x, p, p, np.ones((o, 1)), ("shift",), verdicts == 0, 0.5, 0.05, **SAID
+    )
+
+
+CASES = {
+    "pp": lambda: plots.pp(local()),
+    "pairs_of_1": lambda: plots.pairs(local(1), marks=[0.4]),
+    "pairs_of_2": lambda: plots.pairs(local(2), marks=reference(2)),
+    "pairs_of_3": lambda: plots.pairs(local(3), marks=[0.4, -0.3, 1.0], names=NAMES),
+    "pairs_nearly_right": lambda: plots.pairs(local(3, s=200, strength=0.02)),
+    "pairs_of_5": lambda: plots.pairs(local(5), marks=reference(5)),
+    "pairs_of_8": lambda: plots.pairs(local(8), marks=np.zeros(8)),
+    "sweep": lambda: plots.sweep(many(), many().x[:, 0]),
+    "pvalues_of_2": lambda: plots.pvalues(many(2)),
+    "pvalues_of_12": lambda: plots.pvalues(many(12)),
+    "pvalues_of_200": lambda: plots.pvalues(many(200, h=999)),
+    "null_histogram": lambda: plots.null_histogram(local()),
+    "rank_histogram": lambda: plots.rank_histogram(sbc()),
+    "rank_ecdf": lambda: plots.rank_ecdf(sbc()),
+    "rank_difference": lambda: plots.rank_difference(sbc()),
+    "rank_difference_of_14": lambda: plots.rank_difference(sbc(14)),
+    "coverage": lambda: plots.coverage(covered()),
+    "coverage_tarp": lambda: plots.coverage(tarp()),
+    "coverage_of_8": lambda: plots.coverage(covered(8)),
+    "levels": lambda: plots.levels(levels()),
+    "effects": lambda: plots.effects(effects()),
+    "effects_of_10": lambda: plots.effects(effects(10)),
+    "reliability": lambda: plots.reliability(health()),
+    "roc": lambda: plots.roc(health()),
+    "power": lambda: plots.power(power()),
+    "power_of_20": lambda: plots.power(power(20)),
+    "trust_map": lambda: plots.trust_map(trust()),
+    "trust_map_line": lambda: plots.trust_map(trust(), coordinates=trust().x[:, 0]),
+}
+
+
+def figure_of(drawn):
+    """The figure of what a plot returned: axes, or an array of them."""
+    return np.ravel(drawn)[0].figure
+
+
+def save(figure, path):
+    figure.savefig(path, dpi=PIXELS / figure.get_figwidth())
+
+
+def renew():
+    """Writes all baselines anew."""
+    for old in BASELINES.glob("*.png"):
+        old.unlink()
+    for case, draw in CASES.items():
+        figure = figure_of(draw())
+        save(figure, BASELINES / f"{case}.png")
+        plt.close(figure)
+
+
+if __name__ == "__main__":
+    mpl.use("Agg")
+    mpl.rcdefaults()
+    renew()

@@ -1,0 +1,39 @@
+"""A check with every part, and one with the local test alone; names that look like markup."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import assay
+from assay import Suite
+from tests.conftest import Gaussian
+
+NAMES = ("<script>alert(1)</script>", r"$\theta$", 'a & "b"')
+LABELS = ("<b>x</b>", "</script><script>alert(2)</script>", "far %{x} & away")
+PLACES = torch.tensor([[0.5, 0.0, 0.0], [-1.0, 0.5, 0.0], [9.0, 9.0, 9.0]])
+
+
+@pytest.fixture(scope="session")
+def found():
+    q = Gaussian(width=0.6, m=3)
+    suite = Suite(classifier=assay.MLP(epochs=3), fitted=19, cloud=5, nulls=39)
+    calibration = q.calibration(300, k=8)
+    draws = q.draws(PLACES, 300)
+    return assay.check(calibration, x_o=draws, suite=suite, names=NAMES, labels=LABELS)
+
+
+@pytest.fixture(scope="session")
+def bare(found):
+    """The local test and its effects, and nothing else."""
+    parts = ("seen", "trust", "cloud", "classified", "ratio", "health", "pits")
+    return replace(found, **dict.fromkeys((*parts, "sbc", "coverage", "tarp")))
+
+
+@pytest.fixture(scope="session")
+def scored():
+    """One draw of q at each x, so that a classifier decides and nothing else is run."""
+    q = Gaussian(width=0.6, m=2)
+    draws = q.draws(torch.tensor([0.5, 0.0]), 200)
+    suite = Suite(classifier=None, nulls=39)
+    return assay.check(q.calibration(300), x_o=draws, suite=suite)

@@ -1,0 +1,397 @@
+"""The report in a real browser: Debian's chromium and chromedriver, driven by selenium."""
+
+import base64
+import importlib.util
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assay.report import write
+
+from .conftest import LABELS, NAMES
+
+FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+    # Clicks do not wait for scrolling to end.
+    *(
+        "--force-prefers-reduced-motion",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        "--window-size=1280,900",
+    ),
+)
+SECTIONS = ["verdict", "where", "observation", "overall", "classifier", "made"]
+OWN = ("null", "bias", "width", "pp", "pits", "power", "pairs")
+OTHERS = ("places", "sbc", "coverage", "tarp", "reliability", "roc")
+LOCAL_SCHEMES = ("file://", "data:", "blob:", "about:", "chrome")
+
+
+def unavailable(reason):
+    """Skips where a person tests, and fails where a machine must not skip."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    programs = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    if programs:
+        unavailable(
+            f"no {' and no '.join(programs)}: install the Debian packages chromium and "
+            "chromium-driver"
+        )
+    if importlib.util.find_spec("selenium") is None:
+        unavailable("no selenium: pip install selenium, or the Debian package python3-selenium")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver.set_page_load_timeout(60)
+    yield driver
+    driver.quit()
+
+
+class Page:
+    """A report that is open in a browser."""
+
+    def __init__(self, driver, path):
+        self.driver = driver
+        driver.get_log("browser"), driver.get_log("performance")
+        driver.get(path.as_uri())
+        self.wait("document.documentElement.dataset.ready === 'true'")
+
+    def run(self, script, *arguments):
+        return self.driver.execute_script(f"return {script}", *arguments)
+
+    def wait(self, condition, seconds=30):
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        WebDriverWait(self.driver, seconds, 0.05).until(lambda _: self.run(condition))
+
+    def find(self, selector):
+        return self.driver.find_element("css selector", selector)
+
+    @property
+    def text(self):
+        return self.run("document.body.innerText")
+
+    @property
+    def heading(self):
+        return self.run("document.getElementById('heading-observation').textContent")
+
+    @property
+    def drawn(self):
+        """The numbers of the figures of the selected observation."""
+        return {
+            key: self.run(
+                "(document.getElementById(arguments[0]) || {}).data && JSON.stringify("
+                "document.getElementById(arguments[0]).data.map(t => [t.x, t.y]))",
+                f"plot-{key}",
+            )
+            for key in OWN
+        }
+
+    def errors(self):
+        return [e["message"] for e in self.driver.get_log("browser") if e["level"] != "DEBUG"]
+
+    def requests(self):
+        entries = (json.loads(e["message"])["message"] for e in self.driver.get_log("performance"))
+        sent = [e for e in entries if e["method"] == "Network.requestWillBeSent"]
+        return [e["params"]["request"]["url"] for e in sent]
+
+
+@pytest.fixture(scope="module")
+def files(found, bare, scored, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reports")
+    for name, part in (("whole", found), ("bare", bare), ("scored", scored)):
+        write(part, folder / f"{name}.html")
+    return folder
+
+
+@pytest.fixture
+def opened(browser, files):
+    return Page(browser, files / "whole.html")
+
+
+@pytest.fixture(scope="module")
+def screenshots(tmp_path_factory):
+    folder = Path(os.environ.get("ASSAY_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def test_everything_is_drawn_without_an_error(opened):
+    for key in (*OWN, *OTHERS):
+        assert opened.run("!!document.querySelector('#plot-' + arguments[0] + ' svg')", key), key
+    for name in SECTIONS:
+        assert opened.find(f"#{name}").is_displayed()
+        assert opened.find(f"#heading-{name}").is_displayed()
+    assert opened.errors() == []
+
+
+def test_nothing_is_asked_of_a_network(opened):
+    opened.find("#next").click()
+    opened.find("#theme").click()
+    urls = opened.requests()
+    assert urls[0].startswith("file://")
+    assert [u for u in urls if not u.startswith(LOCAL_SCHEMES)] == []
+    assert [u for u in urls if u.startswith("file://")] == urls[:1]
+
+
+def test_names_are_shown_as_text(opened):
+    from selenium.common.exceptions import NoAlertPresentException
+
+    with pytest.raises(NoAlertPresentException):
+        _ = opened.driver.switch_to.alert
+    for _ in range(3):
+        opened.find("#next").click()
+        for name in NAMES:
+            assert name in opened.text
+    for label in LABELS:
+        assert label in opened.text
+    assert opened.run("document.querySelectorAll('script').length") == 3
+    assert opened.run("document.querySelectorAll('main b, main img, .plot a').length") == 0
+
+
+def test_figures_show_names_as_text(opened):
+    """Whatever Plotly reads as tags or entities is read back as it was written."""
+    script = "[...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
+    ticks = opened.run(script, "#plot-bias .ytick text")
+    assert ticks == ["<script>alert(1…", *NAMES[1:]]
+    titles = opened.run(script, "#plot-pairs .g-xtitle, #plot-pairs [class^=g-x] text")
+    assert "$\\theta$" in "".join(titles)
+    assert 'a & "b"' in "".join(titles)
+    entries = opened.run(script, ".key span")
+    assert set(NAMES) <= set(entries)
+    labels = "".join(opened.run(script, "#plot-places .textpoint text"))
+    assert "<b>x</b>" in labels
+
+
+def test_the_select_box_changes_the_figures(opened):
+    before, heading = opened.drawn, opened.heading
+    assert LABELS[0] in heading
+    from selenium.webdriver.support.ui import Select
+
+    Select(opened.find("#chosen")).select_by_index(2)
+    assert LABELS[2] in opened.heading
+    after = opened.drawn
+    assert all(after[key] != before[key] for key in OWN)
+    assert LABELS[2] in opened.run("document.getElementById('said').textContent")
+    assert opened.find("#observation-2").is_displayed()
+    assert not opened.find("#observation-0").is_displayed()
+    assert "p = " in opened.find("#plot-null").get_attribute("aria-label")
+
+
+def test_buttons_and_keys_change_the_figures(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    opened.find("#next").click()
+    assert LABELS[1] in opened.heading
+    one = opened.drawn
+    opened.find("body").send_keys(Keys.ARROW_RIGHT)
+    assert LABELS[2] in opened.heading
+    assert opened.drawn["bias"] != one["bias"]
+    opened.find("body").send_keys(Keys.ARROW_RIGHT)
+    assert LABELS[0] in opened.heading
+    opened.find("body").send_keys(Keys.ARROW_LEFT)
+    assert LABELS[2] in opened.heading
+    opened.find("#previous").click()
+    assert opened.drawn == one
+
+
+def test_the_table_of_verdicts_chooses_by_keyboard(opened):
+    from selenium.webdriver.common.keys import Keys
+
+    opened.find("a[data-observation='1']").send_keys(Keys.ENTER)
+    assert LABELS[1] in opened.heading
+    assert opened.run("document.activeElement.closest('article').id") == "observation-1"
+    current = opened.run("document.querySelectorAll('tr[aria-current]').length")
+    assert current == 1
+
+
+def place_of(page, row):
+    """Where an observation is on the screen."""
+    page.run("document.getElementById('plot-places').scrollIntoView({block: 'center'})")
+    return page.run(
+        """(() => {
+          const plot = document.getElementById("plot-places"), full = plot._fullLayout;
+          const trace = plot.data.find((t) => (t.customdata || []).includes(arguments[0]));
+          const at = trace.customdata.indexOf(arguments[0]);
+          const box = plot.getBoundingClientRect();
+          const x = box.left + full.xaxis._offset + full.xaxis.l2p(trace.x[at]);
+          const y = box.top + full.yaxis._offset + full.yaxis.l2p(trace.y[at]);
+          return [Math.round(x), Math.round(y)];
+        })()""",
+        row,
+    )
+
+
+def move_to(page, x, y):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    chain = ActionChains(page.driver, duration=50)
+    chain.w3c_actions.pointer_action.move_to_location(x - 3, y)
+    chain.w3c_actions.pointer_action.move_to_location(x, y)
+    return chain
+
+
+def test_hovering_shows_values(opened, found):
+    move_to(opened, *place_of(opened, 2)).perform()
+    opened.wait("document.querySelectorAll('#plot-places .hoverlayer .hovertext').length > 0")
+    said = opened.run("document.querySelector('#plot-places .hoverlayer').textContent")
+    assert LABELS[2] in said
+    assert found.verdicts[2] in said
+    assert "p-value: " in said
+    assert "would have seen, shift: " in said
+
+
+def test_clicking_the_map_chooses(opened):
+    before = opened.drawn
+    assert LABELS[0] in opened.heading
+    move_to(opened, *place_of(opened, 2)).click().perform()
+    opened.wait("document.getElementById('chosen').value === '2'")
+    assert LABELS[2] in opened.heading
+    assert opened.drawn["pp"] != before["pp"]
+
+
+def test_the_axes_of_the_map_can_be_chosen(opened, found):
+    from selenium.webdriver.support.ui import Select
+
+    Select(opened.find("#axis-x")).select_by_visible_text("x[1]")
+    Select(opened.find("#axis-y")).select_by_visible_text("p-value")
+    full = "document.getElementById('plot-places')._fullLayout"
+    assert opened.run(f"{full}.xaxis.title.text") == "x[1]"
+    assert opened.run(f"{full}.shapes[0].y0") == found.alpha
+
+
+def test_dark_and_light(opened, screenshots):
+    paper = "getComputedStyle(document.body).backgroundColor"
+    ink = "document.getElementById('plot-pp')._fullLayout.font.color"
+    light = opened.run(paper), opened.run(ink)
+    keep(opened, screenshots / "light.png")
+    opened.find("#theme").click()
+    dark = opened.run(paper), opened.run(ink)
+    keep(opened, screenshots / "dark.png")
+    assert light[0] != dark[0]
+    assert light[1] != dark[1]
+    opened.find("#theme").click()
+    assert (opened.run(paper), opened.run(ink)) == light
+
+
+def test_the_system_says_dark(browser, files):
+    media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    try:
+        page = Page(browser, files / "whole.html")
+        assert page.run("document.documentElement.dataset.theme") == "dark"
+        assert page.find("#theme").text == "Light"
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def luminance(colour):
+    """The relative luminance of WCAG 2.1."""
+    parts = [int(c) / 255 for c in colour[4:-1].split(",")[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_has_contrast_in_both_schemes(opened):
+    for _ in range(2):
+        paper = opened.run("getComputedStyle(document.body).backgroundColor")
+        for selector in ("p", ".note", "figcaption", "nav a", ".badge", "th", "caption", ".key"):
+            ink = opened.run(
+                "getComputedStyle(document.querySelector(arguments[0])).color", selector
+            )
+            assert contrast(ink, paper) >= 4.5, selector
+        for verdict in set(
+            opened.run(
+                "[...document.querySelectorAll('.badge svg')].map(e => getComputedStyle(e).color)"
+            )
+        ):
+            assert contrast(verdict, paper) >= 3
+        opened.find("#theme").click()
+
+
+def test_a_narrow_window_does_not_scroll_sideways(browser, files, screenshots):
+    size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        page = Page(browser, files / "whole.html")
+        assert page.run("document.documentElement.scrollWidth") <= 390
+        keep(page, screenshots / "narrow.png")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_it_prints_in_light_colours(opened, screenshots):
+    opened.find("#theme").click()
+    options = {"printBackground": True, "preferCSSPageSize": True}
+    pdf = base64.b64decode(opened.driver.execute_cdp_cmd("Page.printToPDF", options)["data"])
+    (screenshots / "print.pdf").write_bytes(pdf)
+    assert pdf.startswith(b"%PDF")
+    assert len(pdf) > 50_000
+    # What printing changed is as it was.
+    opened.wait("document.documentElement.dataset.theme === 'dark'")
+    opened.run("void window.dispatchEvent(new Event('beforeprint'))")
+    assert opened.run("document.documentElement.dataset.theme") == "light"
+    assert opened.run("document.getElementById('plot-pp')._fullLayout.width") == 330
+    opened.run("void window.dispatchEvent(new Event('afterprint'))")
+    assert opened.run("document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.parametrize(("name", "keys"), [("bare", OWN[:3]), ("scored", (*OWN[:4], "pairs"))])
+def test_missing_parts_leave_no_errors(browser, files, name, keys):
+    page = Page(browser, files / f"{name}.html")
+    assert page.errors() == []
+    assert {key for key, drawn in page.drawn.items() if drawn} == set(keys)
+    for section in SECTIONS:
+        assert page.find(f"#{section}").is_displayed()
+    assert "Not shown: " in page.text
+
+
+def test_an_address_can_name_an_observation(browser, files):
+    browser.get("about:blank")
+    browser.get((files / "whole.html").as_uri() + "#observation-1")
+    page = Page.__new__(Page)
+    page.driver = browser
+    page.wait("document.documentElement.dataset.ready === 'true'")
+    assert LABELS[1] in page.heading
+
+
+def test_verdicts_are_there_without_scripts(browser, files):
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.get((files / "whole.html").as_uri())
+        text = browser.find_element("css selector", "main").text
+        assert all(label in text for label in LABELS)
+        box = "return document.querySelector('.warning').getBoundingClientRect().height"
+        assert browser.execute_script(box) > 20
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def keep(page, path):
+    """A picture of the whole page."""
+    box = page.run("[document.documentElement.clientWidth, document.documentElement.scrollHeight]")
+    clip = {"x": 0, "y": 0, "width": box[0], "height": box[1], "scale": 1}
+    found = page.driver.execute_cdp_cmd(
+        "Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip}
+    )
+    path.write_bytes(base64.b64decode(found["data"]))
+    assert path.stat().st_size > 10_000

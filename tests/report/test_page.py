@@ -1,0 +1,220 @@
+import json
+import re
+import stat
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+
+import assay
+from assay import Suite
+from assay.report import write
+from assay.report.page import page
+from tests.conftest import Gaussian
+
+from .conftest import LABELS, NAMES
+
+SECTIONS = ["verdict", "where", "observation", "overall", "classifier", "made"]
+
+
+class Elements(HTMLParser):
+    """Every element and all text of a page, but for scripts and styles."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.texts, self.inside = [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, name, attributes):
+        self.elements.append((name, dict(attributes)))
+        self.inside = name
+
+    def handle_endtag(self, name):
+        self.inside = ""
+
+    def handle_data(self, data):
+        if self.inside not in ("script", "style"):
+            self.texts.append(data)
+
+    def of(self, name):
+        return [attributes for element, attributes in self.elements if element == name]
+
+    @property
+    def text(self):
+        return "".join(self.texts)
+
+
+@pytest.fixture(scope="module")
+def made(found):
+    return page(found)
+
+
+@pytest.fixture(scope="module")
+def parsed(made):
+    return Elements(made)
+
+
+def data_of(text):
+    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def test_sections_come_in_order_with_headings(parsed):
+    assert [a["id"] for a in parsed.of("section")] == SECTIONS
+    headings = {a["id"] for a in parsed.of("h2")}
+    assert {a["aria-labelledby"] for a in parsed.of("section")} == headings
+    links = {a["href"] for a in parsed.of("a") if a["href"].startswith("#")}
+    assert {f"#{name}" for name in SECTIONS} <= links
+
+
+def test_headings_are_never_skipped(parsed):
+    levels = [int(e[1]) for e, _ in parsed.elements if re.fullmatch(r"h\d", e)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert max(np.diff(levels)) <= 1
+
+
+def test_the_page_can_be_read_without_seeing(parsed):
+    assert parsed.of("html")[0]["lang"] == "en"
+    assert len(parsed.of("main")) == len(parsed.of("nav")) == 1
+    assert len(parsed.of("caption")) == len(parsed.of("table"))
+    assert all(a["scope"] in ("col", "row") for a in parsed.of("th"))
+    plots = [a for a in parsed.of("div") if a.get("class") == "plot"]
+    assert len(plots) == 13
+    assert all(a["role"] == "img" and a["aria-label"] for a in plots)
+    assert len(parsed.of("label")) == len(parsed.of("select")) == 3
+    assert sum("aria-live" in a for _, a in parsed.elements) == 1
+    ids = [a["id"] for _, a in parsed.elements if "id" in a]
+    assert len(set(ids)) == len(ids)
+
+
+def test_names_are_text_and_nothing_else(parsed, made):
+    for name in (*NAMES, *LABELS):
+        assert name in parsed.text
+    assert len(parsed.of("script")) == 3
+    assert not parsed.of("b")
+    head = made.split("<script")[0]
+    assert "<script>alert" not in head
+
+
+def test_verdicts_are_read_without_scripts(parsed, found):
+    for said in found.statements:
+        assert said in parsed.text
+    for i in range(3):
+        assert found.at(i) in parsed.text
+    assert parsed.text.count(found.local.hypothesis) >= 3
+    assert parsed.of("noscript")
+
+
+def test_numbers_of_effects_are_those_found(parsed, found):
+    bias = found.effects.bias[0]
+    assert f"{bias.value[0]:.3f}".replace("-", "−") in parsed.text
+
+
+def test_settings_versions_and_call(parsed, found):
+    assert found.settings["call"] in parsed.text
+    assert found.settings["torch"] in parsed.text
+    assert found.local.family.words[1:] in parsed.text
+
+
+def test_only_known_scripts_may_run(parsed):
+    policy = next(a["content"] for a in parsed.of("meta") if "http-equiv" in a)
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-eval" not in policy
+    assert "script-src 'unsafe" not in policy
+    assert "http" not in policy.replace("http-equiv", "")
+
+
+def test_nothing_is_loaded_from_elsewhere(parsed):
+    for _, attributes in parsed.elements:
+        assert "src" not in attributes
+        assert not any(key.startswith("on") for key in attributes)
+        assert attributes.get("href", "#").startswith(("#", "data:"))
+
+
+def test_data_cannot_end_its_block(made):
+    block = re.search(r'<script type="application/json" id="data">(.*?)</script>', made, re.DOTALL)
+    assert not set("<>&\u2028\u2029") & set(block[1])
+    data = data_of(made)
+    assert len(data["observations"]) == 3
+    assert data["start"] == 0
+
+
+def test_data_starts_at_the_first_rejection(found):
+    local = replace(found.local, statistic=np.array([0.0, 1e9, 0.0]))
+    assert data_of(page(replace(found, local=local)))["start"] == 1
+
+
+def test_missing_parts_say_why(bare, scored):
+    text = Elements(page(bare)).text
+    assert "There are no tests over all x: they need at least 4 draws of q at each x" in text
+    assert "There is nothing to show: no classifier was run in this check." in text
+    assert text.count("Not shown: ") == 4
+    assert "not measured" in text
+    text = Elements(page(scored)).text
+    assert text.count("Not shown: ") == 2
+    assert "x_o" in text
+
+
+def reported(calibration, draws, path, **parts):
+    """A report on ten observations and eight parameters, and what it draws."""
+    suite = Suite(classifier=assay.MLP(epochs=1), fitted=9, nulls=39, **parts)
+    assay.check(calibration, x_o=draws, suite=suite).report(path)
+    assert path.stat().st_size < 8e6
+    text = path.read_text(encoding="utf-8")
+    assert "400 of 1000 draws and the first 6 of 8 parameters" in text
+    return data_of(text)["observations"]
+
+
+def many(q):
+    return q.draws(torch.randn(10, 8, generator=torch.Generator().manual_seed(0)), 1000)
+
+
+def test_the_size_is_bounded(tmp_path):
+    q = Gaussian(m=8)
+    drawn = reported(q.calibration(200), many(q), tmp_path / "r.html")
+    assert [len(figures) for figures in drawn] == [5] * 10
+
+
+@pytest.mark.slow
+def test_the_size_is_bounded_with_every_part(tmp_path):
+    q = Gaussian(m=8)
+    drawn = reported(q.calibration(300, k=10), many(q), tmp_path / "r.html", cloud=60)
+    assert [len(figures) for figures in drawn] == [7] * 10
+
+
+def test_the_file_appears_whole_or_not_at_all(found, tmp_path, monkeypatch):
+    path = tmp_path / "r.html"
+    path.write_text("before")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        write(found, path)
+    assert path.read_text() == "before"
+    assert [p.name for p in tmp_path.iterdir()] == ["r.html"]
+
+
+def test_the_file_is_one_like_any_other(found, tmp_path):
+    found.report(tmp_path / "r.html")
+    (tmp_path / "plain").touch()
+    modes = {stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
+    assert len(modes) == 1
+
+
+def test_the_same_findings_make_the_same_file(found):
+    assert page(found) == page(found)
+
+
+def test_a_missing_folder_is_named(found, tmp_path):
+    with pytest.raises(FileNotFoundError, match="path: expected a folder that exists; got .*none"):
+        write(found, tmp_path / "none" / "r.html")
+    with pytest.raises(IsADirectoryError, match="path: expected a file to write"):
+        write(found, tmp_path)
+
+
+def test_missing_plotly_is_named(found, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(ImportError, match=r"pip install 'assay\[report\]'"):
+        write(found, tmp_path / "r.html")
+    assert not list(tmp_path.iterdir())
