@@ -4,6 +4,9 @@ from typer.testing import CliRunner
 import assay
 from assay.cli import app
 from assay.demo import demo
+from tests.browser import Page, browser, keep, screenshots
+
+__all__ = ["browser", "screenshots"]
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +45,20 @@ def test_a_folder_that_cannot_be(tmp_path):
     shown = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file")])
     assert shown.exit_code == 2
     assert "File exists" in shown.stderr
+
+
+def test_its_report_in_a_browser(found, browser, screenshots, tmp_path):
+    found.check.report(tmp_path / "report.html")
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    page = Page(browser, tmp_path / "report.html")
+    assert page.heading == "The selected observation: bad"
+    before = page.drawn
+    page.find("#next").click()
+    page.wait("document.getElementById('heading-observation').textContent.endsWith('good')")
+    WebDriverWait(browser, 10).until(
+        lambda _: all(before[key] != found for key, found in page.drawn.items())
+    )
+    assert page.errors() == []
+    assert all(url.startswith(("file://", "data:", "blob:")) for url in page.requests())
+    keep(page, screenshots / "demo.png")

@@ -286,10 +286,10 @@ def level(classifier, sizes, evaluation, repetitions=1000):
 
 
 LEVELS = {
-    "QDA": (QDA(), (30, 30), Folds(5)),
     "LDA, more truths": (LDA(), (47, 20), HeldOut(0.5)),
 }
 SLOW_LEVELS = {
+    "QDA": (QDA(), (30, 30), Folds(5)),
     "LDA, more draws": (LDA(), (20, 47), HeldOut(0.5)),
     "Ridge": (FLAT, (25, 25), HeldOut(0.4)),
     "Ridge, more truths": (FLAT, (65, 20), Folds(2)),

@@ -54,8 +54,20 @@ class TestTriple:
         assert (result.directions.bias[-1] > 0.3).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("where", FORMS.values(), ids=FORMS)
+EVERYDAY = {("neighbourhood", "latents"), ("neighbourhood", "draws"), ("smoothed", "latents")}
+LEVELS = [
+    pytest.param(
+        kind,
+        FORMS[form],
+        id=f"{form}-{kind}",
+        marks=() if (form, kind) in EVERYDAY else pytest.mark.slow,
+    )
+    for form in FORMS
+    for kind in KINDS
+]
+
+
+@pytest.mark.parametrize(("kind", "where"), LEVELS)
 def test_level(gaussian, kind, where):
     """400 repetitions: rejections within 99.9 % binomial intervals."""
     null = KnownBase(19) if kind == "latents" else Exchange(19)
@@ -78,6 +90,7 @@ def half_wrong(n, seed, shift=0.6):
     return assay.Calibration.from_base(z - shift * (x[:, :1] < 0), x)
 
 
+@pytest.mark.slow
 def test_nothing_leaks_into_a_neighbourhood_that_is_right():
     """400 repetitions: exact at x_1 = 1.5, rejected at x_1 = -1.5; the smoothed form leaks."""
     x_o = Draws(torch.tensor([[1.5, 0.0], [-1.5, 0.0]]))

@@ -98,6 +98,7 @@ def test_level_and_family_wise_error(gaussian, repetitions, count):
     assert result.family.words in result.sentence
 
 
+@pytest.mark.slow
 def test_p_is_uniform_for_a_score_that_is_not_flat(gaussian):
     class Wild:
         def fit(self, copies, seed):

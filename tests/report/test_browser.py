@@ -1,113 +1,19 @@
-"""The report in a real browser: Debian's chromium and chromedriver, driven by selenium."""
+"""The report in a real browser."""
 
 import base64
-import importlib.util
-import json
-import os
-import shutil
-from pathlib import Path
 
 import pytest
 
 from assay.report import write
+from tests.browser import OWN, Page, browser, keep, screenshots
 
 from .conftest import LABELS, NAMES
 
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    # Clicks do not wait for scrolling to end.
-    *(
-        "--force-prefers-reduced-motion",
-        "--disable-dev-shm-usage",
-        "--hide-scrollbars",
-        "--window-size=1280,900",
-    ),
-)
+__all__ = ["browser", "screenshots"]
+
 SECTIONS = ["verdict", "where", "observation", "overall", "classifier", "made"]
-OWN = ("null", "bias", "width", "pp", "pits", "power", "pairs")
 OTHERS = ("places", "sbc", "coverage", "tarp", "reliability", "roc")
 LOCAL_SCHEMES = ("file://", "data:", "blob:", "about:", "chrome")
-
-
-def unavailable(reason):
-    """Skips where a person tests, and fails where a machine must not skip."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    programs = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
-    if programs:
-        unavailable(
-            f"no {' and no '.join(programs)}: install the Debian packages chromium and "
-            "chromium-driver"
-        )
-    if importlib.util.find_spec("selenium") is None:
-        unavailable("no selenium: pip install selenium, or the Debian package python3-selenium")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    driver.set_page_load_timeout(60)
-    yield driver
-    driver.quit()
-
-
-class Page:
-    """A report that is open in a browser."""
-
-    def __init__(self, driver, path):
-        self.driver = driver
-        driver.get_log("browser"), driver.get_log("performance")
-        driver.get(path.as_uri())
-        self.wait("document.documentElement.dataset.ready === 'true'")
-
-    def run(self, script, *arguments):
-        return self.driver.execute_script(f"return {script}", *arguments)
-
-    def wait(self, condition, seconds=30):
-        from selenium.webdriver.support.ui import WebDriverWait
-
-        WebDriverWait(self.driver, seconds, 0.05).until(lambda _: self.run(condition))
-
-    def find(self, selector):
-        return self.driver.find_element("css selector", selector)
-
-    @property
-    def text(self):
-        return self.run("document.body.innerText")
-
-    @property
-    def heading(self):
-        return self.run("document.getElementById('heading-observation').textContent")
-
-    @property
-    def drawn(self):
-        """The numbers of the figures of the selected observation."""
-        return {
-            key: self.run(
-                "(document.getElementById(arguments[0]) || {}).data && JSON.stringify("
-                "document.getElementById(arguments[0]).data.map(t => [t.x, t.y]))",
-                f"plot-{key}",
-            )
-            for key in OWN
-        }
-
-    def errors(self):
-        return [e["message"] for e in self.driver.get_log("browser") if e["level"] != "DEBUG"]
-
-    def requests(self):
-        entries = (json.loads(e["message"])["message"] for e in self.driver.get_log("performance"))
-        sent = [e for e in entries if e["method"] == "Network.requestWillBeSent"]
-        return [e["params"]["request"]["url"] for e in sent]
 
 
 @pytest.fixture(scope="module")
@@ -121,13 +27,6 @@ def files(found, bare, scored, tmp_path_factory):
 @pytest.fixture
 def opened(browser, files):
     return Page(browser, files / "whole.html")
-
-
-@pytest.fixture(scope="module")
-def screenshots(tmp_path_factory):
-    folder = Path(os.environ.get("ASSAY_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def test_everything_is_drawn_without_an_error(opened):
@@ -384,14 +283,3 @@ def test_verdicts_are_there_without_scripts(browser, files):
         assert browser.execute_script(box) > 20
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-
-
-def keep(page, path):
-    """A picture of the whole page."""
-    box = page.run("[document.documentElement.clientWidth, document.documentElement.scrollHeight]")
-    clip = {"x": 0, "y": 0, "width": box[0], "height": box[1], "scale": 1}
-    found = page.driver.execute_cdp_cmd(
-        "Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip}
-    )
-    path.write_bytes(base64.b64decode(found["data"]))
-    assert path.stat().st_size > 10_000
