@@ -82,9 +82,9 @@ def test_the_words_stand_on_their_sides():
     assert (left.get_text(), right.get_text()) == (TOO_MUCH, TOO_LITTLE)
     assert left.get_position()[0] < 0.5 < right.get_position()[0]
     first, *_, last = grid[0, 0].patches
-    # Red outweighs blue where the probability of the truth is above 1/2.
-    assert first.get_facecolor()[2] > first.get_facecolor()[0]
-    assert last.get_facecolor()[0] > last.get_facecolor()[2]
+    # Blue outweighs red where the probability of the truth is above 1/2.
+    assert first.get_facecolor()[0] > first.get_facecolor()[2]
+    assert last.get_facecolor()[2] > last.get_facecolor()[0]
     assert "class 1 (truth)" in bar_of(grid).get_title()
 
 

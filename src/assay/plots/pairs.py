@@ -26,9 +26,9 @@ from .canvas import COLOURS, CURVE, SMALL, WIDTH, only_one, plain
 
 __all__ = ["pairs"]
 
-# From blue over grey to vermilion: what lies at 1/2 is seen, and both sides by every eye.
+# From vermilion, too much of q as in the paper, over grey to blue: what lies at 1/2 is seen, and both sides by every eye.
 MASS = LinearSegmentedColormap.from_list(
-    "mass", ["#003a5c", COLOURS[1], "#d4d4d4", CURVE, "#6e2f00"]
+    "mass", ["#6e2f00", CURVE, "#d4d4d4", COLOURS[1], "#003a5c"]
 )
 TOO_MUCH, TOO_LITTLE = "q has too much\nmass here", "q has too little\nmass here"
 # Half ranges of the colour scale: steps within a decade, the least one, and the largest.
