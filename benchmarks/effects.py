@@ -208,8 +208,9 @@ def compared(of: Task, run: argparse.Namespace) -> list[tuple[float, float]]:
     flow = train(*of.joint(run.train, generator), NSF(3), device=run.device, epochs=run.epochs)
     theta, x = (part.to(run.device) for part in of.joint(run.pairs, generator))
     latent = assay.Calibration(flow.theta_to_base(theta, x), x, None, base=flow.base, flow=flow)
-    # A ratio that is to correct q is worth more draws than one that is to reject it.
-    test = assay.lc2st(latent, assay.MLP(members=4), assay.KnownBase(run.nulls))
+    # A ratio that is to correct q is worth more training than one that is to reject it; what it
+    # then claims too much is taken back by its exponent.
+    test = assay.lc2st(latent, assay.MLP(epochs=60, members=4), assay.KnownBase(run.nulls))
     found = []
     for i, x_o in enumerate(of.observations.x[: run.observations]):
         result = test(assay.Draws(x_o.to(run.device), n=10 * run.draws))

@@ -41,9 +41,11 @@ class Sklearn:
 
     Args:
         width: Units of either layer.
+        state: The random state; the authors' is always 0.
     """
 
     width: int
+    state: int = 0
 
     def fit(self, inputs: Tensor, labels: Tensor) -> Predict:
         """Fits all copies: inputs (h, n, p), labels (h, n)."""
@@ -55,7 +57,7 @@ class Sklearn:
                     max_iter=EPOCHS,
                     early_stopping=True,
                     n_iter_no_change=PATIENCE,
-                    random_state=0,
+                    random_state=self.state,
                 ).fit(rows.cpu().numpy(), truth.cpu().numpy())
                 for rows, truth in zip(inputs, labels, strict=True)
             ]
@@ -77,14 +79,16 @@ class Batched:
 
     Args:
         width: Units of either layer.
+        state: The random state; the authors' is always 0.
     """
 
     width: int
+    state: int = 0
 
     def fit(self, inputs: Tensor, labels: Tensor) -> Predict:
         """Fits all copies: inputs (h, n, p), labels (h, n)."""
         copies, n, size = inputs.shape
-        generator = stream(0, "published")
+        generator = stream(self.state, "published")
         held = torch.randperm(n, generator=generator).to(inputs.device)
         count = math.ceil(HELD * n)
         test, train = held[:count], held[count:]
@@ -131,7 +135,7 @@ class _Training:
         """The same initial weights for all copies, as Glorot and Bengio 2010."""
         weights = []
         for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
-            bound = math.sqrt((6 if fan_out > 1 else 2) / (fan_in + fan_out))
+            bound = math.sqrt(6 / (fan_in + fan_out))
             for shape in ((fan_in, fan_out), (1, fan_out)):
                 one = bound * (2 * torch.rand(shape, generator=generator) - 1)
                 weights.append(one.to(like).expand(copies, *shape).clone())

@@ -26,7 +26,8 @@ from .canvas import COLOURS, CURVE, SMALL, WIDTH, only_one, plain
 
 __all__ = ["pairs"]
 
-# From vermilion, too much of q as in the paper, over grey to blue: what lies at 1/2 is seen, and both sides by every eye.
+# From vermilion, too much of q as in the paper, over grey to blue: both sides are seen by every
+# eye, and what lies at 1/2 too.
 MASS = LinearSegmentedColormap.from_list(
     "mass", ["#6e2f00", CURVE, "#d4d4d4", COLOURS[1], "#003a5c"]
 )

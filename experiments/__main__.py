@@ -1,0 +1,46 @@
+"""The command line: ``python -m experiments fig2 --budget smoke``."""
+
+import argparse
+import multiprocessing
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import matplotlib as mpl
+import torch
+
+from . import EXPERIMENTS
+from .runs import Context, conduct
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs one experiment, or all."""
+    names = ", ".join(f"{e.name} ({e.about})" for e in EXPERIMENTS)
+    parser = argparse.ArgumentParser(prog="python -m experiments", description=__doc__)
+    parser.add_argument("name", help=f"one of: {names}; or all")
+    parser.add_argument("--budget", choices=("ci", "smoke", "paper"), default="smoke")
+    parser.add_argument("--out", type=Path, help="the folder of results; results/BUDGET if none")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
+    parser.add_argument("--device", default="cpu")
+    given = parser.parse_args(arguments)
+    chosen = [e for e in EXPERIMENTS if given.name in ("all", e.name)]
+    if not chosen:
+        parser.error(f"name: expected one of {', '.join(e.name for e in EXPERIMENTS)} or all")
+    mpl.use("Agg")
+    context = Context(given.out or Path("results") / given.budget, given.device)
+    spawn = multiprocessing.get_context("spawn")
+    pool = None
+    if given.workers > 1:
+        pool = ProcessPoolExecutor(given.workers, spawn, torch.set_num_threads, (1,))
+    try:
+        for experiment in chosen:
+            print(f"{experiment.name}: {experiment.about}", file=sys.stderr, flush=True)
+            found = conduct(experiment, given.budget, context, pool)
+            print(experiment.table(found), flush=True)
+    finally:
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""Figures 2 and 5: statistic and power against N_train, power and level against N_cal."""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import scipy.stats
+
+from assay.tasks import BENCHMARK
+
+from .material import Recipe, Setting, flow
+from .methods import METHODS, ORACLES
+from .runs import Context, Experiment, Job
+
+__all__ = ["FIG2", "rates"]
+
+TASKS = tuple(kind.name for kind in BENCHMARK)
+# Where the paper's own curves are contaminated by its simulator.
+ASIDE = "gaussian_mixture"
+N_TRAIN, N_CAL = (100, 1000, 10_000, 100_000), (100, 500, 1000, 2000, 5000, 10_000)
+FIXED_TRAIN, FIXED_CAL = 1000, 10_000
+ALPHA = 0.05
+BUDGETS: dict[str, dict[str, Any]] = {
+    "ci": {
+        "tasks": ("two_moons",),
+        "train": (300,),
+        "cal": (150,),
+        "fixed": (300, 150),
+        "runs": 1,
+        "nulls": 19,
+        "draws": 100,
+        "epochs": 10,
+        "methods": ("L-C2ST-NF", "moments-NF", "moments"),
+    },
+    "smoke": {
+        "tasks": ("two_moons", "slcp"),
+        "train": (100, 1000),
+        "cal": (200, 1000),
+        "fixed": (1000, 1000),
+        "runs": 2,
+        "nulls": 39,
+        "draws": 500,
+        "epochs": 200,
+        "methods": tuple(METHODS),
+    },
+    "paper": {
+        "tasks": TASKS,
+        "train": N_TRAIN,
+        "cal": N_CAL,
+        "fixed": (FIXED_TRAIN, FIXED_CAL),
+        "runs": 50,
+        "nulls": 100,
+        "draws": 10_000,
+        "epochs": 10_000,
+        "methods": tuple(METHODS),
+    },
+}
+
+
+def jobs(budget: str) -> list[Job]:
+    """One job for each method, flow, calibration size and run; q is right in some."""
+    given = BUDGETS[budget]
+    train, cal = given["fixed"]
+    cells = [(n, cal, False) for n in given["train"]]
+    cells += [(train, n, right) for n, right in product(given["cal"], (False, True))]
+    return [
+        {
+            "task": task,
+            "train": n_train,
+            "cal": n_cal,
+            "right": right,
+            "run": run,
+            "method": method,
+            "nulls": given["nulls"],
+            "draws": given["draws"],
+            "epochs": given["epochs"],
+        }
+        for task in given["tasks"]
+        for n_train, n_cal, right in dict.fromkeys(cells)
+        for run in range(given["runs"])
+        for method in given["methods"]
+    ]
+
+
+def prepare(todo: list[Job], context: Context) -> None:
+    """Trains the flows."""
+    for recipe in dict.fromkeys(map(_recipe, todo)):
+        flow(recipe, context)
+
+
+def _recipe(job: Job) -> Recipe:
+    return Recipe(job["task"], job["train"], job["epochs"])
+
+
+def run(job: Job, context: Context) -> dict[str, Any]:
+    """Statistics and p-values of one method at the observations."""
+    recipe = _recipe(job)
+    trained = flow(recipe, context)
+    setting = Setting(recipe, trained, job["cal"], job["run"], job["draws"], job["right"])
+    return dict(METHODS[job["method"]](setting, job["nulls"]))
+
+
+def rates(found: list[dict[str, Any]], **chosen: Any) -> tuple[float, float, float, int]:
+    """The rejection rate, its 95 % interval over runs, and their number.
+
+    The observations of a run share its calibration, so that the interval is that of means over
+    runs; with fewer than three runs it is Clopper and Pearson's for the rejections.
+    """
+    some = [row for row in found if all(row[k] == v for k, v in chosen.items())]
+    if not some:
+        return np.nan, np.nan, np.nan, 0
+    rejected = np.array([np.mean(np.array(row["pvalue"]) <= ALPHA + 1e-9) for row in some])
+    if len(some) < 3:
+        count = sum(len(row["pvalue"]) for row in some)
+        test = scipy.stats.binomtest(round(rejected.mean() * count), count)
+        low, high = test.proportion_ci()
+    else:
+        half = scipy.stats.t.ppf(0.975, len(some) - 1) * scipy.stats.sem(rejected)
+        low, high = rejected.mean() - half, rejected.mean() + half
+    return float(rejected.mean()), max(0.0, float(low)), min(1.0, float(high)), len(some)
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """Rejection rates of all methods, by task, N_train and N_cal; and power over the oracle's."""
+    lines = []
+    cells = dict.fromkeys((r["task"], r["train"], r["cal"], r["right"]) for r in found)
+    methods = list(dict.fromkeys(row["method"] for row in found))
+    for task, train, cal, right in cells:
+        kind = "level" if right else "power"
+        lines.append(f"{task}, N_train {train}, N_cal {cal}, {kind} at {ALPHA}")
+        for method in methods:
+            chosen = {"task": task, "train": train, "cal": cal, "right": right, "method": method}
+            rate, low, high, runs = rates(found, **chosen)
+            if runs:
+                lines.append(f"  {method:24}{rate:>7.3f}  [{low:.3f}, {high:.3f}]  {runs} runs")
+    return "\n".join([*lines, *_relative(found, methods)])
+
+
+def _relative(found: list[dict[str, Any]], methods: list[str]) -> list[str]:
+    """Mean power over tasks and N_train, over that of the oracle with the same N_cal."""
+    most = max(row["cal"] for row in found)
+    some = [r for r in found if r["cal"] == most and not r["right"] and r["task"] != ASIDE]
+    power = {m: _mean_power([r for r in some if r["method"] == m]) for m in methods}
+    best = max((power[m] for m in ORACLES if m in power), default=np.nan)
+    return [f"mean power at N_cal {most}, and over the oracle's"] + [
+        f"  {method:24}{value:>7.3f}{value / best:>8.2f}" for method, value in power.items()
+    ]
+
+
+def _mean_power(rows: list[dict[str, Any]]) -> float:
+    cells = dict.fromkeys((row["task"], row["train"]) for row in rows)
+    return float(np.mean([rates(rows, task=task, train=train)[0] for task, train in cells]))
+
+
+STYLES = {
+    "published": {"ls": "--", "marker": "o", "mfc": "none"},
+    "ours": {"ls": "-", "marker": "o"},
+}
+COLOURS = {
+    "C2ST": "#333333",
+    "L-C2ST": "#D55E00",
+    "L-C2ST-NF": "#0072B2",
+    "Ridge": "#E69F00",
+    "Ridge-NF": "#56B4E9",
+    "moments": "#CC79A7",
+    "moments-NF": "#009E73",
+    "LocalExchange": "#8c6bb1",
+    "LocalExchange-NF": "#4d9221",
+    "local HPD": "#999999",
+}
+
+
+def draw(found: list[dict[str, Any]], path: Path) -> None:
+    """A row for each task: statistic and power against N_train, power and level against N_cal."""
+    tasks = list(dict.fromkeys(row["task"] for row in found))
+    figure, axes = plt.subplots(
+        len(tasks), 4, figsize=(13, 2.6 * len(tasks)), layout="constrained", squeeze=False
+    )
+    for row, task in zip(axes, tasks, strict=True):
+        some = [r for r in found if r["task"] == task]
+        cal = max(r["cal"] for r in some if not r["right"])
+        train = min((r["train"] for r in some if r["right"]), default=some[0]["train"])
+        _statistics(row[0], [r for r in some if r["cal"] == cal and not r["right"]])
+        _curves(row[1], [r for r in some if r["cal"] == cal and not r["right"]], "train")
+        _curves(row[2], [r for r in some if r["train"] == train and not r["right"]], "cal")
+        _curves(row[3], [r for r in some if r["right"]], "cal")
+        row[0].set_ylabel(f"{task}\nstatistic")
+        for ax, title in zip(row, ("statistic", "power", "power", "level"), strict=True):
+            ax.set_title(title, fontsize=9)
+        row[3].axhline(ALPHA, color="#333333", lw=0.8, ls=":")
+    handles, labels = axes[0, 1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _methods(found: list[dict[str, Any]]) -> list[tuple[str, str, dict[str, Any]]]:
+    names = dict.fromkeys(row["method"] for row in found)
+    return [
+        (
+            name,
+            COLOURS[name.removeprefix("published ")],
+            STYLES["published" if "published" in name else "ours"],
+        )
+        for name in names
+    ]
+
+
+def _statistics(ax: Any, found: list[dict[str, Any]]) -> None:
+    for name, colour, style in _methods(found):
+        if name not in (
+            "published C2ST",
+            "published L-C2ST",
+            "published L-C2ST-NF",
+            "L-C2ST",
+            "L-C2ST-NF",
+        ):
+            continue
+        mine = [r for r in found if r["method"] == name]
+        at = sorted({r["train"] for r in mine})
+        means = [np.mean([r["statistic"] for r in mine if r["train"] == n]) for n in at]
+        ax.plot(at, means, color=colour, ms=4, lw=1.2, **style)
+    ax.set(xscale="log", xlabel="N_train")
+
+
+def _curves(ax: Any, found: list[dict[str, Any]], along: str) -> None:
+    for name, colour, style in _methods(found):
+        mine = [r for r in found if r["method"] == name]
+        at = sorted({r[along] for r in mine})
+        found_here = [rates(mine, **{along: n}) for n in at]
+        mean, low, high, _ = (np.array(v) for v in zip(*found_here, strict=True))
+        ax.plot(at, mean, color=colour, ms=4, lw=1.2, label=name, **style)
+        ax.fill_between(at, low, high, color=colour, alpha=0.08, lw=0)
+    ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel=f"N_{along}")
+
+
+FIG2 = Experiment(
+    name="fig2",
+    about="Statistic, power and level of all tests on the benchmark (Figures 2 and 5).",
+    jobs=jobs,
+    run=run,
+    table=table,
+    draw=draw,
+    prepare=prepare,
+)

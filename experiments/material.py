@@ -1,0 +1,163 @@
+"""Material: flows, calibration sets and draws at observations that experiments share.
+
+Flows are those of the paper: neural spline flows as in the SBI benchmark, trained once for each
+task and number of simulations, and never truncated to the prior.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import assay
+from assay.randomness import stream
+from assay.tasks import task
+from assay.tasks.npe import NSF, Trained, train
+from assay.tasks.task import Task
+
+from .runs import Context
+
+__all__ = ["Recipe", "Setting", "flow"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A flow of a task.
+
+    Args:
+        task: The name of the task.
+        train: The number of simulations it is trained on.
+        epochs: The most passes over them.
+    """
+
+    task: str
+    train: int
+    epochs: int = 10_000
+
+    @property
+    def name(self) -> str:
+        """A file name that says nothing; what made it stands inside the results."""
+        text = json.dumps(asdict(self), sort_keys=True)
+        return f"flow-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def flow(recipe: Recipe, context: Context) -> Trained:
+    """A trained flow, trained now if it is not there; training goes on where it was stopped."""
+    path = context.folder / f"{recipe.name}.safetensors"
+    if not path.exists():
+        theta, x = task(recipe.task).joint(recipe.train, stream(recipe.train, "simulations"))
+        # Whole batches up to 10 000 rows, as in the benchmark.
+        batch = min(10_000, round(0.9 * recipe.train))
+        trained = train(
+            theta,
+            x,
+            NSF(),
+            batch=batch,
+            epochs=recipe.epochs,
+            device=context.device,
+            checkpoint=_checkpoint(path),
+        )
+        trained.save(path)
+        _checkpoint(path).unlink(missing_ok=True)
+    return Trained.load(path, context.device)
+
+
+def _checkpoint(path: Path) -> Path:
+    return path.with_suffix(".checkpoint")
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One run: a flow, a calibration set and draws at the observations.
+
+    Args:
+        recipe: How the flow was made.
+        flow: The flow.
+        pairs: The size of the calibration.
+        run: The number of the run, on which all chance depends.
+        draws: Draws of q at each observation.
+        right: Whether truths are draws of q, so that the hypothesis is true everywhere.
+    """
+
+    recipe: Recipe
+    flow: Trained
+    pairs: int
+    run: int
+    draws: int
+    right: bool = False
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return task(self.recipe.task)
+
+    @property
+    def seed(self) -> int:
+        """A seed that depends on the run alone."""
+        return self.run
+
+    def _stream(self, purpose: str) -> torch.Generator:
+        key = (self.recipe.task, self.recipe.train, self.pairs, purpose)
+        return stream(self.run, *key)
+
+    @cached_property
+    def joint(self) -> tuple[Tensor, Tensor]:
+        """Truths (n, m) and observations (n, d)."""
+        theta, x = self.task.joint(self.pairs, self._stream("joint"))
+        if self.right:
+            theta = self.flow.sample_each(x, 1, self._stream("truths"))[:, 0]
+        return theta, x
+
+    def sets(self, k: int) -> assay.Calibration:
+        """The pairs with k draws of q at each x."""
+        theta, x = self.joint
+        drawn = self.flow.sample_each(x, k, self._stream("draws"))
+        return assay.Calibration(theta, x, drawn).to(self.device)
+
+    @cached_property
+    def latents(self) -> assay.Calibration:
+        """The pairs in the base space of the flow."""
+        theta, x = self.joint
+        found = assay.Calibration.from_base(self.flow.theta_to_base(theta, x), x)
+        return found.to(self.device)
+
+    @property
+    def device(self) -> str:
+        """Where the flow is."""
+        return str(self.flow.theta_scale.location.device)
+
+    @property
+    def x_o(self) -> Tensor:
+        """The ten observations of the benchmark."""
+        return self.task.observations.x
+
+    @cached_property
+    def theta_o(self) -> Tensor:
+        """Draws of q at the observations, (o, s, m)."""
+        return self.flow.sample_each(self.x_o, self.draws, self._stream("observations"))
+
+    @property
+    def there(self) -> assay.Draws:
+        """The observations with draws of q."""
+        return assay.Draws(self.x_o, self.theta_o)
+
+    def exact(self, n: int) -> list[Tensor]:
+        """Draws (n, m) of the true posterior at every observation; of q where q is right."""
+        generator = self._stream("posterior")
+        if self.right:
+            return list(self.flow.sample_each(self.x_o, n, generator))
+        return [self.task.posterior(x, n, generator).theta for x in self.x_o]
+
+    def q(self, n: int) -> Tensor:
+        """Other draws (o, n, m) of q at every observation."""
+        return self.flow.sample_each(self.x_o, n, self._stream("q"))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What made it, as plain values."""
+        return {**asdict(self.recipe), "pairs": self.pairs, "run": self.run, "right": self.right}

@@ -1,0 +1,170 @@
+"""Methods: every test of the comparison as a function of a setting, published or ours.
+
+Each returns statistics and p-values at the observations. The names say which column they belong
+to: those that begin with ``published`` follow the paper to the letter, the others are this
+library's defaults.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+import assay
+from assay.diagnostics.c2st import HeldOut
+from assay.neighbourhoods import Nearest
+
+from . import published
+from .material import Setting
+
+__all__ = ["METHODS", "ORACLES", "Found"]
+
+Found = dict[str, list[float]]
+Method = Callable[[Setting, int], Found]
+
+# Draws of q at each x for tests that take several, and the share that is near an observation.
+SEVERAL, NEAR = 16, 0.2
+
+
+def _plain(statistic: Any, pvalue: Any) -> Found:
+    return {
+        "statistic": [float(f"{v:.6g}") for v in np.asarray(statistic, float).ravel()],
+        "pvalue": [float(f"{v:.6g}") for v in np.asarray(pvalue, float).ravel()],
+    }
+
+
+def _tested(result: Any) -> Found:
+    return _plain(result.statistic, result.pvalue)
+
+
+def _published(statistic: torch.Tensor, null: torch.Tensor) -> Found:
+    return _plain(statistic.cpu(), published.pvalue(statistic, null).cpu())
+
+
+def published_lc2st(setting: Setting, nulls: int) -> Found:
+    """L-C2ST as published."""
+    sets = setting.sets(1)
+    assert sets.theta_q is not None
+    device = setting.device
+    there = setting.x_o.to(device), setting.theta_o.to(device)
+    classifier = published.Batched(10 * sets.m)
+    pairs = sets.theta, sets.x, sets.theta_q[:, 0]
+    return _published(*published.lc2st(classifier, pairs, there, nulls))
+
+
+def published_lc2st_nf(setting: Setting, nulls: int) -> Found:
+    """L-C2ST-NF as published."""
+    latents = setting.latents
+    classifier = published.Batched(10 * latents.m)
+    pairs, x_o = (latents.theta, latents.x), setting.x_o.to(setting.device)
+    found = published.lc2st_nf(classifier, pairs, x_o, nulls, setting.draws)
+    return _published(*found)
+
+
+def published_c2st(setting: Setting, nulls: int) -> Found:
+    """The oracle as published: MSE, with as many draws to train as there are pairs."""
+    n, device = setting.pairs, setting.device
+    classifier = published.Batched(10 * setting.task.m)
+    q, exact = setting.q(2 * n), setting.exact(2 * n)
+    found = [
+        published.c2st(classifier, (wrong.to(device), right.to(device)), nulls)
+        for wrong, right in zip(q, exact, strict=True)
+    ]
+    statistics, nulls_found = (
+        torch.stack([f[0] for f in found]),
+        torch.stack([f[1] for f in found]),
+    )
+    return _published(statistics, nulls_found)
+
+
+def c2st(setting: Setting, nulls: int) -> Found:
+    """The oracle with our network and exchanged labels, judged on as many draws again."""
+    q, exact = setting.q(2 * setting.pairs), setting.exact(2 * setting.pairs)
+    found = []
+    for right, wrong in zip(exact, q, strict=True):
+        both = right.to(setting.device), wrong.to(setting.device)
+        null = assay.Exchange(nulls)
+        result = assay.c2st(*both, null=null, evaluation=HeldOut(0.5), seed=setting.seed)
+        found.append(result["mse"])
+    return _plain([f.statistic for f in found], [f.pvalue for f in found])
+
+
+def lc2st(setting: Setting, nulls: int) -> Found:
+    """The network in parameters, one draw of q at each x."""
+    test = assay.lc2st(setting.sets(1), null=assay.Exchange(nulls), seed=setting.seed)
+    return _tested(test(setting.there))
+
+
+def lc2st_nf(setting: Setting, nulls: int) -> Found:
+    """The network in latents."""
+    test = assay.lc2st(setting.latents, null=assay.KnownBase(nulls), seed=setting.seed)
+    return _tested(test(assay.Draws(setting.x_o, n=setting.draws)))
+
+
+def ridge(setting: Setting, nulls: int) -> Found:
+    """Least squares in parameters, several draws of q at each x."""
+    null = assay.Exchange(nulls)
+    test = assay.lc2st(setting.sets(4), assay.Ridge(), null, seed=setting.seed)
+    return _tested(test(setting.there))
+
+
+def ridge_nf(setting: Setting, nulls: int) -> Found:
+    """Least squares in latents."""
+    null = assay.Exchange(nulls)
+    test = assay.lc2st(setting.latents, assay.Ridge(), null, seed=setting.seed)
+    return _tested(test(assay.Draws(setting.x_o, n=setting.draws)))
+
+
+def moments(setting: Setting, nulls: int) -> Found:
+    """Local moments of draws of q, exact for the nearest fifth."""
+    sets = setting.sets(max(SEVERAL, setting.task.m + 6))
+    null = assay.Exchange(nulls)
+    test = assay.moments(sets, Nearest((NEAR,)), null, seed=setting.seed)
+    return _tested(test(assay.Draws(setting.x_o)))
+
+
+def moments_nf(setting: Setting, nulls: int) -> Found:
+    """Local moments of latents, exact for the nearest fifth."""
+    null = assay.KnownBase(nulls)
+    test = assay.moments(setting.latents, Nearest((NEAR,)), null, seed=setting.seed)
+    return _tested(test(assay.Draws(setting.x_o)))
+
+
+def local_exchange(setting: Setting, nulls: int) -> Found:
+    """Least squares in parameters under the local null, exact for the nearest fifth."""
+    null = assay.LocalExchange(nulls, NEAR)
+    test = assay.lc2st(setting.sets(4), assay.Ridge(), null, seed=setting.seed)
+    return _tested(test(setting.there))
+
+
+def local_exchange_nf(setting: Setting, nulls: int) -> Found:
+    """Least squares in latents under the local null, exact for the nearest fifth."""
+    null = assay.LocalExchange(nulls, NEAR)
+    test = assay.lc2st(setting.latents, assay.Ridge(), null, seed=setting.seed)
+    return _tested(test(assay.Draws(setting.x_o, n=setting.draws)))
+
+
+def lhpd(setting: Setting, nulls: int) -> Found:
+    """Local HPD in closed form, from the flow's own density."""
+    sets = setting.sets(100)
+    test = assay.lhpd(sets, setting.flow.log_prob, nulls=nulls, seed=setting.seed)
+    return _tested(test(assay.Draws(setting.x_o)))
+
+
+METHODS: dict[str, Method] = {
+    "published C2ST": published_c2st,
+    "published L-C2ST": published_lc2st,
+    "published L-C2ST-NF": published_lc2st_nf,
+    "C2ST": c2st,
+    "L-C2ST": lc2st,
+    "L-C2ST-NF": lc2st_nf,
+    "Ridge": ridge,
+    "Ridge-NF": ridge_nf,
+    "moments": moments,
+    "moments-NF": moments_nf,
+    "LocalExchange": local_exchange,
+    "LocalExchange-NF": local_exchange_nf,
+    "local HPD": lhpd,
+}
+ORACLES = ("published C2ST", "C2ST")

@@ -1,0 +1,97 @@
+"""The batched re-creation agrees with scikit-learn's classifier."""
+
+import numpy as np
+import pytest
+import torch
+from experiments.published import (
+    Batched,
+    Sklearn,
+    _gradients,
+    _logits,
+    c2st,
+    lc2st_nf,
+    pvalue,
+)
+
+
+def pairs(n=400, shift=0.0, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    theta, noise, z = torch.randn(3, n, 2, generator=generator)
+    x = theta + noise
+    return theta, x, x / 2 + shift + 0.7 * z
+
+
+def test_gradients_are_those_of_the_loss():
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((3, 4), (1, 4), (4, 5), (1, 5), (5, 1), (1, 1))
+    weights = [torch.randn(2, *s, generator=generator, dtype=torch.double) for s in shapes]
+    inputs = torch.randn(2, 7, 3, generator=generator, dtype=torch.double)
+    labels = (torch.rand(2, 7, generator=generator) > 0.5).double()
+    for w in weights:
+        w.requires_grad_(True)
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(
+        _logits(weights, inputs), labels, reduction="none"
+    ).mean(1)
+    loss = (loss + sum(1e-4 / 14 * w.square().sum((1, 2)) for w in weights[::2])).sum()
+    expected = torch.autograd.grad(loss, weights)
+    for found, right in zip(_gradients(weights, inputs, labels), expected, strict=True):
+        torch.testing.assert_close(found, right)
+
+
+def test_copies_do_not_see_each_other():
+    """Each stops by itself: alone or among others, its weights are the same."""
+    theta, x, theta_q = pairs()
+    rows = torch.cat([torch.cat([theta_q, x], 1), torch.cat([theta, x], 1)])
+    orders = torch.stack(
+        [torch.randperm(800, generator=torch.Generator().manual_seed(i)) for i in range(3)]
+    )
+    labels = (torch.arange(800) >= 400).long().expand(3, -1)
+    at = rows[None, :50]
+    together = Batched(20).fit(rows[orders], labels)(at.expand(3, -1, -1))
+    alone = Batched(20).fit(rows[orders][1:2], labels[1:2])(at)
+    torch.testing.assert_close(together[1:2], alone, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_agreement_with_scikit_learn(gaussian):
+    """Over six random states, on which both depend more than on anything else.
+
+    Means of the statistic within a third, of nulls within a factor of two and a half.
+    """
+    latents = gaussian(width=0.5).latents(1000)
+    found = {
+        kind: [
+            [
+                float(part.mean())
+                for part in lc2st_nf(kind(20, state), sample, latents.x[:2], 5, 500)
+            ]
+            for state in range(6)
+        ]
+        for kind in (Batched, Sklearn)
+        for sample in [(latents.theta, latents.x)]
+    }
+    ours, theirs = (np.mean(rows, axis=0) for rows in found.values())
+    assert ours[0] == pytest.approx(theirs[0], rel=0.35)
+    assert 0.4 < ours[1] / theirs[1] < 2.5
+
+
+def test_the_oracle_sees_a_shift():
+    generator = torch.Generator().manual_seed(0)
+    q, p = torch.randn(2, 600, 2, generator=generator)
+    mse, null, accuracy, null_accuracy = c2st(Batched(20), (q, p + 1.0), 19)
+    assert mse > null.max()
+    assert accuracy > null_accuracy.max()
+    assert 0.5 < accuracy < 0.95
+
+
+def test_latents(gaussian):
+    latents = gaussian(width=0.5).latents(1000)
+    statistic, null = lc2st_nf(Batched(20), (latents.theta, latents.x), latents.x[:2], 9, 200)
+    assert null.shape == (2, 9)
+    assert (pvalue(statistic, null) <= 0.12).all()
+
+
+def test_the_published_pvalue_may_be_zero():
+    np.testing.assert_array_equal(
+        pvalue(torch.tensor([3.0, 1.0]), torch.tensor([[1.0, 2.0], [1.0, 2.0]])), [0.0, 0.5]
+    )

@@ -1,0 +1,87 @@
+"""Runs go on where they stopped, and end with the same numbers."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from experiments.runs import Context, Experiment, Records, completed, conduct
+
+JOBS = [{"n": n, "name": "a"} for n in range(6)]
+
+
+def square(job, context=None):
+    return {"square": job["n"] ** 2 / 3}
+
+
+def experiment(run=square):
+    def draw(found, path):
+        path.write_text(str(len(found)))
+
+    return Experiment("toy", "Squares.", lambda budget: JOBS, run, str, draw)
+
+
+def test_all_jobs_are_done_in_their_order(tmp_path):
+    found = completed(JOBS, square, Records(tmp_path / "r.jsonl"))
+    assert [row["square"] for row in found] == [n**2 / 3 for n in range(6)]
+    assert found[1]["name"] == "a"
+
+
+def test_any_executor(tmp_path):
+    with ThreadPoolExecutor(3) as pool:
+        found = completed(JOBS, square, Records(tmp_path / "r.jsonl"), pool)
+    assert found == completed(JOBS, square, Records(tmp_path / "s.jsonl"))
+
+
+def test_nothing_is_done_twice(tmp_path):
+    done = []
+    for _ in range(2):
+        records = Records(tmp_path / "r.jsonl")
+        completed(JOBS, lambda job: done.append(job) or square(job), records)
+    assert done == JOBS
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("cut", [0, 7])
+def test_a_killed_run_goes_on(tmp_path, cut):
+    """Stopped after three jobs, and in the middle of a line; the JSON is that of a whole run."""
+    left = [3]
+
+    def mortal(job, context):
+        if not left[0]:
+            raise Killed
+        left[0] -= 1
+        return square(job)
+
+    stopped, whole = (Context(tmp_path / name) for name in ("stopped", "whole"))
+    with pytest.raises(Killed):
+        conduct(experiment(mortal), "smoke", stopped)
+    path = stopped.folder / "toy.jsonl"
+    if cut:
+        path.write_bytes(path.read_bytes()[:-cut])
+    assert len(Records(path).found) == 3 - bool(cut)
+    conduct(experiment(), "smoke", stopped)
+    conduct(experiment(), "smoke", whole)
+    texts = [(c.folder / "toy.json").read_text() for c in (stopped, whole)]
+    assert texts[0] == texts[1]
+    assert json.loads(texts[0])["results"][5] == {"n": 5, "name": "a", "square": 25 / 3}
+    assert (whole.folder / "toy.png").read_text() == "6"
+
+
+def test_parameters_are_not_in_paths(tmp_path):
+    conduct(experiment(), "smoke", Context(tmp_path))
+    assert {p.name for p in tmp_path.iterdir()} == {"toy.json", "toy.jsonl", "toy.png"}
+
+
+def test_other_parameters_are_another_job(tmp_path):
+    records = Records(tmp_path / "r.jsonl")
+    completed(JOBS, square, records)
+    assert {"n": 0, "name": "b"} not in records
+    assert {"name": "a", "n": 0} in records
+
+
+def test_numbers_that_json_cannot_hold_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="JSON"):
+        completed(JOBS, lambda job: {"x": float("nan")}, Records(tmp_path / "r.jsonl"))
