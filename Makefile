@@ -2,7 +2,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test test-slow test-gpu lint bench clean
+.PHONY: install demo test test-slow test-gpu lint bench experiments clean
 
 install: $(VENV)/.installed
 
@@ -46,11 +46,14 @@ bench: install
 	$(BIN)/python benchmarks/speed_lhpd.py
 	$(BIN)/python benchmarks/power_lhpd.py
 	$(BIN)/python benchmarks/speed_c2st.py
-	$(BIN)/python benchmarks/figure1.py
 	$(BIN)/python benchmarks/effects.py bands
 	$(BIN)/python benchmarks/effects.py reweighted
 	$(BIN)/python benchmarks/power_mde.py
 	$(BIN)/python benchmarks/zoom.py
+
+# Every figure and table at a small budget, under half an hour; see experiments/__main__.py.
+experiments: install
+	$(BIN)/python -m experiments all --budget smoke --workers 2
 
 clean:
 	rm -rf $(VENV)

@@ -1,0 +1,34 @@
+import numpy as np
+import pytest
+from experiments.fig2 import FIG2, jobs, rates, table
+
+
+def row(**given):
+    start = {"task": "slcp", "train": 100, "cal": 50, "right": False, "run": 0, "method": "L-C2ST"}
+    return {**start, "pvalue": [0.01, 0.5], "statistic": [1.0, 2.0], **given}
+
+
+def test_rates_are_means_over_runs():
+    found = [row(run=i, pvalue=[0.01] * i + [0.5] * (4 - i)) for i in range(5)]
+    rate, low, high, runs = rates(found, method="L-C2ST")
+    assert (rate, runs) == (0.5, 5)
+    assert low < rate < high
+    assert np.isnan(rates(found, method="moments")[0])
+
+
+def test_power_over_the_oracle_leaves_the_mixture_aside():
+    found = [
+        row(method="C2ST", pvalue=[0.01, 0.01]),
+        row(),
+        row(task="gaussian_mixture", pvalue=[0.01, 0.01]),
+    ]
+    last = table(found).splitlines()[-1].split()
+    assert last == ["L-C2ST", "0.500", "0.50"]
+
+
+@pytest.mark.parametrize("budget", ["ci", "smoke", "paper"])
+def test_jobs_are_all_different(budget):
+    found = jobs(budget)
+    assert len({str(job) for job in found}) == len(found)
+    assert {job["right"] for job in found} == {True, False}
+    assert FIG2.prepare is not None
