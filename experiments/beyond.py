@@ -241,7 +241,7 @@ def _told(ax: Any, rows: list[dict[str, Any]]) -> None:
 
 BEYOND = Experiment(
     name="beyond",
-    about="Level, leak, power against distance, pairs needed and effect sizes, where all is known.",
+    about="Level, leak, power, pairs needed and effect sizes where all is known.",
     jobs=jobs,
     run=run,
     table=table,
