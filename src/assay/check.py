@@ -58,6 +58,8 @@ MOST_REFITTED = 10
 CLOUD_RUNS = 12
 # Draws of q at each x that ranks ask for.
 FEWEST_DRAWS = 4
+# Draws beyond the number of parameters, where they are made here.
+ENOUGH = 4
 
 
 class Posterior(Protocol):
@@ -76,7 +78,8 @@ class Suite:
         nulls: Null copies of the local test.
         classifier: What scores the draws at x_o, for PP-plots and pair plots; None for none.
         fitted: Its null copies.
-        k: Draws of q that are made at each x where a posterior is given.
+        k: Draws of q that are made at each x where a posterior is given; more than that where
+            there are many parameters.
         draws: Draws of q that are made at each x_o, likewise.
         pairs: Pairs that global tests look at, at most.
         cloud: Observations of the calibration at which q is judged besides, at most.
@@ -283,7 +286,9 @@ def _from_posterior(
         )
     flow = hasattr(posterior, "theta_to_base") and hasattr(posterior, "base")
     rows = _rows(len(theta), suite.pairs if flow else len(theta), seed)
-    drawn = _drawn(posterior, x[rows], suite.k, seed, "draws")
+    # As many as the moment test asks for, and some more.
+    k = max(suite.k, theta.shape[1] + ENOUGH)
+    drawn = _drawn(posterior, x[rows], k, seed, "draws")
     sets = Calibration(theta[rows], x[rows], drawn, embed)
     place = sets.place(draws)
     at = (

@@ -75,6 +75,8 @@ def _complaining() -> Iterator[None]:
         if (error.name or "").split(".")[0] == "assay":
             raise
         _fail(f"needs {error.name}: pip install 'assay[demo,report]'")
+    except ImportError as error:
+        _fail(" ".join(str(error).split()))
     except (ValueError, TypeError, OSError) as error:
         _fail(" ".join(str(error).split()))
 
