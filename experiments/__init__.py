@@ -3,7 +3,9 @@
 from .beyond import BEYOND
 from .fig1 import FIG1
 from .fig2 import FIG2
+from .fig3 import FIG3
+from .fig4 import FIG4
 
 __all__ = ["EXPERIMENTS"]
 
-EXPERIMENTS = (FIG1, FIG2, BEYOND)
+EXPERIMENTS = (FIG1, FIG2, FIG3, FIG4, BEYOND)

@@ -40,6 +40,8 @@ FEWEST = 9
 # Fewer effective draws than this make no posterior.
 FEWEST_DRAWS = 100
 Z = float(scipy.stats.norm.ppf(0.975))
+# The largest logarithm of a ratio that is told.
+FAR = 30.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,9 +193,7 @@ class Effects:
                 said.append(f"{abs(value):.2f} sd too {'high' if value > 0 else 'low'}")
             if self.dispersion.wrong[j]:
                 value = float(self.dispersion.value[j])
-                said.append(
-                    f"{100 * abs(value - 1):.0f} % too {'wide' if value > 1 else 'narrow'}"
-                )
+                said.append(_width(value))
             if said:
                 words.append(f"{name} is {' and '.join(said)}")
         found = [", ".join(words)] if words else []
@@ -371,7 +371,10 @@ def _positive(value: np.ndarray, error: np.ndarray, null: np.ndarray, far: float
     """A ratio around one, which is more nearly normal by its logarithm."""
     found = _normal(np.log(value), error / value, null, 0.0, far)
     parts = {f.name: getattr(found, f.name) for f in fields(found)}
-    return Estimate(**{k: v if k == "wrong" else np.exp(v) for k, v in parts.items()})
+    # With a handful of pairs a band may span all that numbers can be.
+    return Estimate(
+        **{k: v if k == "wrong" else np.exp(v.clip(-FAR, FAR)) for k, v in parts.items()}
+    )
 
 
 def _binomial(share: np.ndarray, error: np.ndarray, null: np.ndarray, far: float) -> Estimate:
@@ -409,6 +412,13 @@ def _joined(parts: list[Any], *, many: bool) -> Any:
 
 def _tail(tail: Tail, which: Any) -> Tail:
     return Tail(tail.count[which], tail.truths[which], tail.share)
+
+
+def _width(value: float) -> str:
+    """A width in words."""
+    if value >= 3:
+        return f"{value:.2g} times too wide"
+    return f"{100 * abs(value - 1):.0f} % too {'wide' if value > 1 else 'narrow'}"
 
 
 def _small(p: float) -> str:

@@ -556,6 +556,7 @@ def test_discrete_samples_may_consist_of_the_same_values():
     assert (c2st(p, q, LDA(), Exchange(9)).pvalue > 0.05).all()
 
 
+@pytest.mark.slow
 def test_level_of_few_valued_samples_at_one_seed():
     """500 repetitions of binary rows, all with seed 0."""
     found = []

@@ -289,6 +289,7 @@ def within(p, alpha=0.05, coverage=0.999):
     return low <= (np.array(p) <= alpha + 1e-9).sum() <= high
 
 
+@pytest.mark.slow
 def test_level_at_one_seed_and_one_feature():
     """One seed serves 500 data sets, also where x is a single number."""
     found = []
@@ -299,6 +300,7 @@ def test_level_at_one_seed_and_one_feature():
     assert within(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constant", [True, False])
 def test_level_where_x_has_ties_and_rows_are_in_the_order_of_theta(constant):
     """Counts with their exact posterior, 300 repetitions; the order given must not matter."""

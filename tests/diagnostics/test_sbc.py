@@ -114,6 +114,7 @@ def test_adjusted_pvalues_hold_the_family(gaussian):
     assert rejections <= scipy.stats.binom(300, 0.1).ppf(0.9995)
 
 
+@pytest.mark.slow
 def test_directions_are_silent_under_the_null(gaussian):
     """400 repetitions: words on any of three parameters in at most 5 %, at 99.9 %."""
     spoken = 0

@@ -1,0 +1,175 @@
+"""Figure 4 and appendix D: where q is wrong at every gain, in pictures and in words."""
+
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+import assay
+from assay.neighbourhoods import Nearest
+from assay.plots import pairs, pp
+from assay.results import LocalResult
+from assay.tasks import JansenRit
+
+from .fig3 import BUDGETS, NEAR
+from .jansen_rit import NAMES, SEED, Setting, file_name, observed
+from .runs import Context, Experiment, Job
+
+__all__ = ["FIG4"]
+
+# Gains of the figure; all others are in the appendix.
+SHOWN = (-20, 0, 20)
+# Draws of which nulls are kept: their curves need fewer than a pair plot does.
+CURVE_DRAWS = 1000
+# Inches: a column, its title, the PP-plot with its legend, the pair plot, and the words.
+COLUMN, TITLE, CURVE, PAIRS, WORDS = 3.7, 0.75, 2.75, 4.1, 1.35
+LETTERS = 68
+
+
+def jobs(budget: str) -> list[Job]:
+    """One job for each gain."""
+    given = BUDGETS[budget]
+    rest = {k: v for k, v in given.items() if k not in ("gains", "drawn", "k")}
+    return [{"gain": gain, **rest} for gain in given["drawn"]]
+
+
+def prepare(todo: list[Job], context: Context) -> None:
+    """Trains the flow and the test, and judges its network."""
+    setting = Setting.of(todo[0], context)
+    setting.test(todo[0]["nulls"])
+    setting.health()
+
+
+def run(job: Job, context: Context) -> dict[str, Any]:
+    """What is wrong at one gain; what is drawn of it goes to files beside."""
+    setting, there = Setting.of(job, context), observed([job["gain"]])
+    draws = assay.Draws(there.x[0], n=job["draws"])
+    result = setting.test(job["nulls"])(draws)
+    exponent = setting.health().exponent
+    found = {
+        "made": setting.recipe.made,
+        "truth": there.theta[0].tolist(),
+        "statistic": _number(result.statistic),
+        "pvalue": _number(result.pvalue),
+        "null_high": _number(np.quantile(result.null, 0.975)),
+        "curve_pvalue": _number(assay.pp_curve(result).pvalue),
+        "outside": _outside(result),
+        "exponent": _number(exponent),
+        "effects": assay.effects(result, NAMES, exponent=exponent).sentence,
+        **_moments(setting, draws, job["nulls"]),
+    }
+    return {**found, **_kept(result, job, context.folder)}
+
+
+def _number(value: Any) -> float:
+    return float(f"{float(value):.6g}")
+
+
+def _outside(result: LocalResult) -> float:
+    """The share of draws of q outside the prior."""
+    inside = JansenRit().prior.inside(torch.from_numpy(np.array(result.theta)))
+    return _number(1 - inside.double().mean())
+
+
+def _moments(setting: Setting, draws: assay.Draws, nulls: int) -> dict[str, Any]:
+    """What truths near the observation say, without a classifier."""
+    test = assay.moments(setting.latents, Nearest((NEAR,)), assay.KnownBase(nulls), seed=SEED)
+    result = test(draws)
+    said = assay.effects(result, NAMES).sentence
+    return {"moments_pvalue": _number(result.pvalue), "moments_effects": said}
+
+
+def _kept(result: LocalResult, job: Job, folder: Path) -> dict[str, str]:
+    """Names of the files with what is drawn: a result with nulls, and one with all draws."""
+    assert result.null_probabilities is not None
+    assert result.theta is not None
+    few = slice(CURVE_DRAWS)
+    curve = replace(
+        result,
+        probabilities=result.probabilities[few],
+        null_probabilities=result.null_probabilities[:, few],
+        draws=result.draws[few],
+        theta=result.theta[few],
+    )
+    parts = {"curve": curve, "pairs": replace(result, null_probabilities=None)}
+    names = {f"{kind}_file": f"{file_name(kind, job)}.npz" for kind in parts}
+    for part, name in zip(parts.values(), names.values(), strict=True):
+        assay.save(part, folder / name)
+    return names
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """At every gain: statistic, p-values, and what effects say."""
+    head = found[0]
+    lines = [
+        f"N_train {head['train']}, N_cal {head['pairs']}, {head['nulls']} nulls; the ratio is "
+        f"raised to the power {head['exponent']:.2f}",
+        f"{'gain':>5}{'statistic':>11}{'p':>8}{'p curve':>9}{'p moments':>11}{'outside':>9}",
+    ]
+    for row in found:
+        lines.append(
+            f"{row['gain']:>5}{row['statistic']:>11.4f}{row['pvalue']:>8.3f}"
+            f"{row['curve_pvalue']:>9.3f}{row['moments_pvalue']:>11.3f}{row['outside']:>9.3f}"
+        )
+        lines += [f"      {said}" for said in _said(row)]
+    return "\n".join(lines)
+
+
+def _said(row: dict[str, Any]) -> tuple[str, str]:
+    return f"ratio: {row['effects']}", f"moments: {row['moments_effects']}"
+
+
+def draw(found: list[dict[str, Any]], path: Path) -> None:
+    """Three gains as in Figure 4, and all of them as in appendix D in a second file."""
+    chosen = [row for row in found if row["gain"] in SHOWN]
+    _grid(chosen or found[:3], path)
+    _grid(found, path.with_name(f"{path.stem}_all{path.suffix}"))
+
+
+def _grid(rows: list[dict[str, Any]], path: Path) -> None:
+    """A block for each gain, three in a line."""
+    high = TITLE + CURVE + PAIRS + WORDS
+    lines, columns = -(-len(rows) // 3), min(3, len(rows))
+    with mpl.rc_context({"font.size": 8}):
+        figure = plt.figure(figsize=(columns * COLUMN, lines * high))
+        for i, row in enumerate(rows):
+            corner = (i % 3) * COLUMN, (lines - i // 3) * high
+            _block(figure, row, corner, path.parent)
+        figure.savefig(path, dpi=130)
+        plt.close(figure)
+
+
+def _block(figure: Figure, row: dict[str, Any], corner: tuple[float, float], folder: Path) -> None:
+    """One gain, below and right of an upper left corner: PP-plot, pair plot, and words."""
+    (left, top), (width, height) = corner, figure.get_size_inches()
+    title = f"gain {row['gain']}: statistic {row['statistic']:.3f}, p = {row['pvalue']:.3f}"
+    middle = (left + COLUMN / 2) / width
+    figure.text(middle, 1 - (height - top + 0.12) / height, title, ha="center", va="top", size=9)
+
+    def box(x: float, y: float, w: float, h: float) -> tuple[float, float, float, float]:
+        return (left + x) / width, (top - y - h) / height, w / width, h / height
+
+    curve = figure.add_axes(box(0.75, TITLE, 2.3, 2.3))
+    pp(assay.load(folder / row["curve_file"]), curve)
+    host = figure.add_axes(box(0.1, TITLE + CURVE, COLUMN - 0.2, PAIRS))
+    pairs(assay.load(folder / row["pairs_file"]), host, marks=row["truth"], names=NAMES)
+    words = "\n".join(textwrap.fill(said, LETTERS) for said in _said(row))
+    below = top - TITLE - CURVE - PAIRS - 0.06
+    figure.text((left + 0.15) / width, below / height, words, va="top", size=6.5)
+
+
+FIG4 = Experiment(
+    name="fig4",
+    about="Where q is wrong at every gain, in pictures and words (Figure 4, appendix D).",
+    jobs=jobs,
+    run=run,
+    table=table,
+    draw=draw,
+    prepare=prepare,
+)

@@ -1,0 +1,364 @@
+"""Figure 6 and Table 3: local statistics against those of the oracle, observation by observation.
+
+Both at the ten observations of the benchmark and at others that are drawn from the joint, where
+the oracle knows the true posterior. Correlations have their signs: the paper prints p-values of
+the Pearson test alone, of which a significant one may belong to a negative correlation. No test is
+made, so that there is but one null copy, which is thrown away.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import scipy.stats
+import torch
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from torch import Tensor
+
+from assay.randomness import stream
+from assay.tasks import BENCHMARK, task
+from assay.tasks.task import Task
+
+from .authors import published_numbers
+from .material import Recipe, Setting, flow
+from .methods import METHODS
+from .published import Batched
+from .runs import Context, Experiment, Job
+
+__all__ = ["FIG6", "Elsewhere", "correlation", "stacked"]
+
+TASKS = tuple(kind.name for kind in BENCHMARK)
+TRAINED = (100, 1000, 10_000, 100_000)
+ORACLES = ("published C2ST", "C2ST")
+LOCALS = ("published L-C2ST", "published L-C2ST-NF", "L-C2ST", "L-C2ST-NF", "moments-NF")
+BUDGETS: dict[str, dict[str, Any]] = {
+    "ci": {
+        "tasks": ("two_moons",),
+        "train": (200,),
+        "places": {"benchmark": 3, "joint": 5},
+        "cal": 60,
+        "draws": 50,
+        "epochs": 5,
+    },
+    "smoke": {
+        "tasks": ("two_moons", "slcp"),
+        "train": (100, 1000),
+        "places": {"benchmark": 10, "joint": 30},
+        "cal": 500,
+        "draws": 500,
+        "epochs": 100,
+    },
+    "paper": {
+        "tasks": TASKS,
+        "train": TRAINED,
+        "places": {"benchmark": 10, "joint": 100},
+        "cal": 10_000,
+        "draws": 10_000,
+        "epochs": 10_000,
+    },
+}
+
+
+def _benchmark(of: Task, count: int) -> Tensor:
+    return of.observations.x[:count]
+
+
+def _joint(of: Task, count: int) -> Tensor:
+    return of.joint(count, stream(0, of.name, "places"))[1]
+
+
+PLACES: dict[str, Callable[[Task, int], Tensor]] = {"benchmark": _benchmark, "joint": _joint}
+
+
+@dataclass(frozen=True, eq=False)
+class Elsewhere(Setting):
+    """A setting at observations of any kind.
+
+    Args:
+        places: The kind of observations, and their number.
+    """
+
+    places: tuple[str, int] = field(kw_only=True)
+
+    @property
+    def x_o(self) -> Tensor:
+        """The observations, which do not depend on the flow."""
+        kind, count = self.places
+        return PLACES[kind](self.task, count)
+
+    def exact(self, n: int) -> list[Tensor]:
+        """Draws (n, m) of the true posterior at every observation, for any flow the same."""
+        return _exact(self.recipe.task, self.places, n)
+
+
+# Flows of one task and both oracles share these draws, which may take minutes.
+@lru_cache(maxsize=1)
+def _exact(name: str, places: tuple[str, int], n: int) -> list[Tensor]:
+    kind, count = places
+    of = task(name)
+    return [
+        of.posterior(x, n, stream(i, name, kind, "posterior")).theta
+        for i, x in enumerate(PLACES[kind](of, count))
+    ]
+
+
+def stacked(setting: Setting) -> list[float]:
+    """The published oracle at all observations, whose classifiers are trained in one stack."""
+    n, device = setting.pairs, setting.device
+    draws = setting.q(2 * n).to(device), torch.stack(setting.exact(2 * n)).to(device)
+    train, judge = (
+        torch.cat(part, 1) for part in zip(*(d.split(n, 1) for d in draws), strict=True)
+    )
+    labels = (torch.arange(2 * n, device=device) >= n).long().expand(len(train), -1)
+    d = Batched(10 * setting.task.m).fit(train, labels)(judge)
+    return [float(f"{v:.6g}") for v in (d - 0.5).square().mean(1)]
+
+
+def _statistics(name: str, setting: Setting) -> list[float]:
+    """Statistics of a method at the observations."""
+    if name == "published C2ST":
+        return stacked(setting)
+    return METHODS[name](setting, 1)["statistic"]
+
+
+def correlation(one: list[float], other: list[float]) -> dict[str, float | int | None]:
+    """Pearson's and Spearman's correlation with signs and p-values; None where one is constant."""
+    names = ("pearson_r", "pearson_p", "spearman_r", "spearman_p")
+    found: dict[str, float | int | None] = dict.fromkeys(names)
+    if min(len(set(one)), len(set(other))) > 1:
+        both = scipy.stats.pearsonr(one, other), scipy.stats.spearmanr(one, other)
+        values = [v for test in both for v in (test.statistic, test.pvalue)]
+        found.update(zip(names, (float(f"{v:.6g}") for v in values), strict=True))
+    return {**found, "n": len(one)}
+
+
+def jobs(budget: str) -> list[Job]:
+    """One job for each flow and kind of observations."""
+    given = BUDGETS[budget]
+    return [
+        {
+            "task": name,
+            "places": kind,
+            "count": count,
+            "train": train,
+            "cal": given["cal"],
+            "draws": given["draws"],
+            "epochs": given["epochs"],
+            "run": 0,
+        }
+        for name in given["tasks"]
+        for kind, count in given["places"].items()
+        for train in given["train"]
+    ]
+
+
+def _recipe(job: Job) -> Recipe:
+    return Recipe(job["task"], job["train"], job["epochs"])
+
+
+def prepare(todo: list[Job], context: Context) -> None:
+    """Trains the flows."""
+    for recipe in dict.fromkeys(map(_recipe, todo)):
+        flow(recipe, context)
+
+
+def run(job: Job, context: Context) -> dict[str, Any]:
+    """Statistics of all methods at the observations, and correlations with those of oracles."""
+    recipe = _recipe(job)
+    setting = Elsewhere(
+        recipe,
+        flow(recipe, context),
+        job["cal"],
+        job["run"],
+        job["draws"],
+        places=(job["places"], job["count"]),
+    )
+    statistic = {name: _statistics(name, setting) for name in (*ORACLES, *LOCALS)}
+    return {
+        "statistic": statistic,
+        "correlation": [
+            {"method": name, "oracle": oracle, **correlation(statistic[oracle], statistic[name])}
+            for name in LOCALS
+            for oracle in ORACLES
+        ],
+    }
+
+
+# How the authors' numbers are called.
+THEIRS = {"published L-C2ST": "lc2st", "published L-C2ST-NF": "lc2st_nf"}
+KINDS = {"benchmark": "task", "joint": "empirical"}
+
+
+def printed(row: dict[str, Any], method: str) -> dict[str, Any]:
+    """The authors' correlation in a cell, and the p-value that Table 3 prints; empty without."""
+    numbers, train = published_numbers(), row["train"]
+    if method not in THEIRS or not numbers or train not in TRAINED:
+        return {}
+    scatter = numbers["scatter"][row["task"]][KINDS[row["places"]]][THEIRS[method]]
+    table3 = numbers["table3_printed"][row["task"]][TRAINED.index(train)]
+    column = list(THEIRS).index(method)
+    cell = scatter.get(str(train), {})
+    shown = {"table3": table3[column]} if row["places"] == "joint" else {}
+    return {k: cell[k] for k in ("pearson_r", "pearson_p", "n_obs") if k in cell} | shown
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """Correlations of every method with both oracles, beside the authors'."""
+    lines = [
+        f"{'':24}{'with the published oracle':^32}{'with our oracle':^32}{'their r':>9}"
+        f"{'n':>5}{'p':>10}{'Table 3':>9}",
+        f"{'':24}" + (2 * f"{'r':>8}{'p':>10}{'rank r':>8}{'':6}").rstrip(),
+    ]
+    for row in found:
+        lines.append(
+            f"{row['task']}, N_train {row['train']}, "
+            f"{row['count']} observations of the {row['places']}"
+        )
+        lines += [f"  {method:22}{_cells(row, method)}" for method in LOCALS]
+    return "\n".join([*lines, *_signs(found)])
+
+
+def _cells(row: dict[str, Any], method: str) -> str:
+    theirs = printed(row, method)
+    text = "".join(
+        f"{_shown(c['pearson_r'], '+.2f'):>8}{_shown(c['pearson_p'], '.2g'):>10}"
+        f"{_shown(c['spearman_r'], '+.2f'):>8}{'':6}"
+        for c in row["correlation"]
+        if c["method"] == method
+    )
+    if not theirs:
+        return text.rstrip()
+    return (
+        f"{text}{_shown(theirs.get('pearson_r'), '+.2f'):>9}{_shown(theirs.get('n_obs'), 'd'):>5}"
+        f"{_shown(theirs.get('pearson_p'), '.2g'):>10}{theirs.get('table3', ''):>9}".rstrip()
+    )
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _signs(found: list[dict[str, Any]]) -> Iterator[str]:
+    """How often correlations are significant, and of which sign, over all cells."""
+    cells = {
+        (c["method"], c["oracle"], row["places"]): [] for row in found for c in row["correlation"]
+    }
+    for row in found:
+        for c in row["correlation"]:
+            if c["pearson_r"] is not None:
+                cells[c["method"], c["oracle"], row["places"]].append(c)
+    yield "significant at 0.05 over tasks and N_train, positive and negative, and mean r"
+    for (method, oracle, places), some in cells.items():
+        signs = [math.copysign(1, c["pearson_r"]) for c in some if c["pearson_p"] <= 0.05]
+        mean = np.mean([c["pearson_r"] for c in some]) if some else math.nan
+        yield (
+            f"  {method:22}with {oracle:16}{places:11}{signs.count(1):>4} +{signs.count(-1):>4} -"
+            f" of {len(some):<4}{mean:>+6.2f}"
+        )
+
+
+COLOURS = {"L-C2ST": "#D55E00", "L-C2ST-NF": "#0072B2", "moments-NF": "#009E73"}
+COLUMNS = {"published ": "as published", "": "ours"}
+
+
+def draw(found: list[dict[str, Any]], path: Path) -> None:
+    """A row for each task; for each N_train a panel as published, and one of ours beside it."""
+    tasks, trains = (list(dict.fromkeys(row[k] for row in found)) for k in ("task", "train"))
+    cells = [(train, prefix) for train in trains for prefix in COLUMNS]
+    figure, axes = plt.subplots(
+        len(tasks),
+        len(cells),
+        figsize=(max(3.6, 1.65 * len(cells)), 1.75 * len(tasks) + 0.5),
+        layout="constrained",
+        squeeze=False,
+    )
+    for line, name in zip(axes, tasks, strict=True):
+        for ax, (train, prefix) in zip(line, cells, strict=True):
+            here = [row for row in found if row["task"] == name and row["train"] == train]
+            _panel(ax, here, prefix)
+        line[0].set_ylabel(f"{name.replace('_', ' ')}\nlocal statistic", fontsize=7)
+    for ax, (train, prefix) in zip(axes[0], cells, strict=True):
+        ax.set_title(f"N_train {train}\n{COLUMNS[prefix]}", fontsize=7)
+    for ax in axes[-1]:
+        ax.set_xlabel("oracle MSE", fontsize=7)
+    handles, ncols = _handles(), 5 if len(cells) > 3 else 2
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=ncols, fontsize=7, frameon=False
+    )
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _handles() -> list[Line2D]:
+    """Colours of methods, and markers of observations."""
+    words = {"moments-NF": "moments-NF, over its largest"}
+    colours = [
+        Line2D([], [], color=colour, lw=3, label=words.get(name, name))
+        for name, colour in COLOURS.items()
+    ]
+    markers = [
+        Line2D([], [], ls="", label=f"x_o of the {kind}", **_marker(kind, "#333333"))
+        for kind in PLACES
+    ]
+    return [*colours, *markers]
+
+
+def _panel(ax: Axes, rows: list[dict[str, Any]], prefix: str) -> None:
+    """Observations of the joint as dots, with their r, and those of the benchmark as rings."""
+    oracle = f"{prefix}C2ST"
+    names = [name for name in COLOURS if f"{prefix}{name}" in rows[0]["statistic"]]
+    squares = [n for n in names if n != "moments-NF"]
+    x = [v for row in rows for v in row["statistic"][oracle]]
+    largest = {n: max(v for row in rows for v in row["statistic"][f"{prefix}{n}"]) for n in names}
+    top = max(largest[name] for name in squares)
+    for row in rows:
+        for name in names:
+            y = np.array(row["statistic"][f"{prefix}{name}"])
+            y = y if name in squares else y * top / largest[name]
+            marker = _marker(row["places"], COLOURS[name])
+            ax.plot(row["statistic"][oracle], y, ls="", **marker)
+    edge = max(x)
+    ax.plot([0, min(edge, top)], [0, min(edge, top)], color="#333333", lw=0.7, ls=":", zorder=0)
+    ax.set(xlim=(-0.04 * edge, 1.06 * edge), ylim=(-0.04 * top, (1.1 + 0.15 * len(names)) * top))
+    ax.tick_params(labelsize=6)
+    ax.locator_params(nbins=4)
+    _annotate(ax, rows, prefix, names)
+
+
+def _marker(places: str, colour: str) -> dict[str, Any]:
+    forms = {
+        "benchmark": {"mec": colour, "mfc": "none", "ms": 4.5, "mew": 0.8},
+        "joint": {"color": colour, "ms": 2.6, "alpha": 0.6, "mew": 0},
+    }
+    return {"marker": "o", **forms[places]}
+
+
+def _annotate(ax: Axes, rows: list[dict[str, Any]], prefix: str, names: list[str]) -> None:
+    shown = {
+        c["method"]: c["pearson_r"]
+        for row in rows
+        if row["places"] == "joint"
+        for c in row["correlation"]
+        if c["oracle"] == f"{prefix}C2ST"
+    }
+    for i, name in enumerate(names):
+        text = f"r = {_shown(shown.get(f'{prefix}{name}'), '+.2f')}"
+        place = (0.04, 0.97 - 0.11 * i)
+        ax.text(*place, text, transform=ax.transAxes, fontsize=6, va="top", color=COLOURS[name])
+
+
+FIG6 = Experiment(
+    name="fig6",
+    about="Correlation of local statistics with the oracle's, with signs (Figure 6, Table 3).",
+    jobs=jobs,
+    run=run,
+    table=table,
+    draw=draw,
+    prepare=prepare,
+)
