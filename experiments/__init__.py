@@ -5,7 +5,10 @@ from .fig1 import FIG1
 from .fig2 import FIG2
 from .fig3 import FIG3
 from .fig4 import FIG4
+from .fig6 import FIG6
+from .table1 import TABLE1
+from .table2 import TABLE2
 
 __all__ = ["EXPERIMENTS"]
 
-EXPERIMENTS = (FIG1, FIG2, FIG3, FIG4, BEYOND)
+EXPERIMENTS = (FIG1, FIG2, FIG3, FIG4, FIG6, TABLE1, TABLE2, BEYOND)

@@ -226,7 +226,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "smoke": {
         "train": (1000,),
         "cal": (500,),
-        "rounds": 1,
+        "rounds": 2,
         "nulls": 100,
         "draws": 1000,
         "level_draws": 50,

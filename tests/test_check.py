@@ -128,6 +128,20 @@ def test_a_place_that_nothing_is_known_of(full):
     assert full.verdicts[1] in ("untested", "rejected")
 
 
+def test_draws_of_another_place_are_remarked(narrow):
+    draws = narrow.draws(X_O[:1])
+    strange = assay.Draws(draws.x, draws.theta + 100)
+    calibration = narrow.calibration(300, k=8)
+    assert assay.check(calibration, x_o=draws, suite=QUICK).remarks == ()
+    (remark,) = assay.check(calibration, x_o=strange, suite=QUICK).remarks
+    assert remark.startswith("The draws theta_o at x_o lie outside those of q at the nearest x")
+
+
+def test_few_draws_are_remarked(narrow):
+    found = assay.check(narrow.calibration(300, k=2), x_o=narrow.draws(X_O[:1]), suite=QUICK)
+    assert "There are only 2 draws of q at each x: with 4 or more" in found.verdict
+
+
 class TestBadInput:
     def test_no_observation(self, narrow):
         with pytest.raises(ValueError, match="x_o: expected the observation"):
@@ -153,6 +167,14 @@ class TestBadInput:
         with pytest.raises(TypeError, match="posterior: expected an object with sample"):
             assay.check(3, torch.zeros(20, 2), torch.zeros(20, 2), X_O)
 
+    def test_a_posterior_that_is_called_otherwise(self, narrow):
+        def sample(n, x):
+            return torch.randn(n, 2) + x
+
+        pairs = torch.zeros(20, 2), torch.zeros(20, 2)
+        with pytest.raises(TypeError, match=r"posterior: expected sample\(x, n\)"):
+            assay.check(sample, *pairs, X_O, QUICK)
+
     def test_names_that_do_not_fit(self, narrow):
         with pytest.raises(ValueError, match="names: expected 2 different names"):
             assay.check(narrow.latents(100), x_o=X_O, suite=QUICK, names=["a"])
@@ -162,7 +184,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ({"alpha": 1.5}, "alpha: expected a number between 0 and 1"),
+            ({"alpha": 0.7}, "alpha: expected a number between 0 and 0.5"),
             ({"nulls": 9}, "nulls: expected at least 19"),
             ({"fitted": 3}, "fitted"),
             ({"classifier": "MLP"}, "classifier: expected a classifier"),

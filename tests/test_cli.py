@@ -126,6 +126,20 @@ class TestBadInput:
         np.savez(tmp_path / "nan.npz", **(arrays | {"x": arrays["x"] * np.nan}))
         assert "x: " in self.complaint("check", tmp_path / "nan.npz", *observation)
 
+    def test_nothing_that_is_read_is_written_over(self, folder, tmp_path):
+        few, seen = folder / "few.npz", folder / "observation.npz"
+        before = few.read_bytes(), seen.read_bytes()
+        words = ("check", few, "--observation", seen)
+        for option, path in (("--report", few), ("--save", seen), ("--json", few)):
+            line = self.complaint(*words, option, path)
+            assert "expected another file than one that is read" in line
+        same = tmp_path / "same"
+        line = self.complaint(*words, "--report", same, "--json", same)
+        assert "expected different files" in line
+        assert "only --json can go to the terminal" in self.complaint(*words, "--report", "-")
+        assert "it is a folder" in self.complaint(*words, "--report", tmp_path)
+        assert (few.read_bytes(), seen.read_bytes()) == before
+
     def test_options(self, folder, tmp_path):
         words = ("check", folder / "few.npz", "--observation", folder / "observation.npz")
         assert "alpha: expected" in self.complaint(*words, "--alpha", 2)

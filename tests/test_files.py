@@ -132,7 +132,7 @@ class TestBadInput:
         [
             ({"x_o": np.zeros(4)}, "x_o: expected shape (3,)"),
             ({"theta_o": np.zeros((2, 20, 3))}, "theta_o: expected shape (2, s, 2)"),
-            ({"x_o": np.full((2, 3), np.inf)}, "x: "),
+            ({"x_o": np.full((2, 3), np.inf)}, "x_o: "),
             ({"labels": ["one"]}, "expected 2 labels"),
         ],
     )

@@ -43,8 +43,18 @@ def test_at_one_observation(found):
 
 def test_where_too_little_would_have_been_seen(found):
     blunt = replace(found, trust=replace(found.trust, verdicts=np.array([-1, 0, 0])))
-    assert "would have seen" in blunt.verdict
+    assert "right is untested: nothing smaller than a shift of" in blunt.verdict
     assert blunt.verdicts == ("rejected", "untested", "untested")
+
+
+def test_what_is_rejected_outside_is_said_with_caution(found):
+    local = replace(found.local, statistic=np.full(3, 1e6))
+    wrong = replace(found, local=local, trust=replace(found.trust, verdicts=np.full(3, -1)))
+    assert "It lies outside the calibration cloud" in wrong.at(2)
+    assert "It lies outside the calibration cloud" not in wrong.at(0)
+    assert wrong.verdict.count("outside the calibration cloud") == 1
+    # The one where no effect shows is wrong in another way.
+    assert "At right, neither bias nor width nor coverage is off" in wrong.verdict
 
 
 def test_the_summary_is_a_table(found):

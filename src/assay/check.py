@@ -40,6 +40,7 @@ from .effects import effects
 from .findings import Findings
 from .flows import flow_sample, flow_to_base
 from .io import savable, save
+from .neighbourhoods import Nearest
 from .nulls import Exchange, KnownBase, LocalExchange
 from .power import Repeatable, power
 from .randomness import Seed, seed_of, stream
@@ -58,6 +59,8 @@ MOST_REFITTED = 10
 CLOUD_RUNS = 12
 # Draws of q at each x that ranks ask for.
 FEWEST_DRAWS = 4
+# The share of x that are near an observation.
+NEAR = 0.2
 # Draws beyond the number of parameters, where they are made here.
 ENOUGH = 4
 
@@ -97,8 +100,8 @@ class Suite:
     smallest: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 < check_number("alpha", self.alpha) < 1:
-            raise ValueError(f"alpha: expected a number between 0 and 1; got {self.alpha}.")
+        if not 0 < check_number("alpha", self.alpha) < 0.5:
+            raise ValueError(f"alpha: expected a number between 0 and 0.5; got {self.alpha}.")
         for name, least in (("nulls", 1), ("fitted", 9), ("k", 1), ("draws", 1), ("pairs", 10)):
             object.__setattr__(self, name, check_count(name, getattr(self, name), least))
         object.__setattr__(self, "cloud", check_count("cloud", self.cloud, 0))
@@ -188,7 +191,8 @@ def check(
         "seconds": time.perf_counter() - start,
         **versions(),
     }
-    return Check(names=words[0], labels=words[1], alpha=suite.alpha, settings=settings, **found)
+    said: dict[str, Any] = {"names": words[0], "labels": words[1], "alpha": suite.alpha}
+    return Check(**found, **said, settings=settings, remarks=_remarks(given, words[1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +315,13 @@ def _drawn(posterior: Any, x: Tensor, n: int, seed: int, purpose: str) -> Tensor
         x, f"drawing: {purpose}", unit="x", disable=None if len(x) > 100 else True, leave=None
     )
     streams = (stream(seed, purpose, i) for i in range(len(x)))
-    return torch.stack([flow_sample(posterior, at, n, next(streams)) for at in bar])
+    try:
+        return torch.stack([flow_sample(posterior, at, n, next(streams)) for at in bar])
+    except TypeError as error:
+        raise TypeError(
+            f"posterior: expected sample(x, n), which takes one observation x, a tensor of shape "
+            f"{tuple(x.shape[1:])}, and returns n draws (n, m); calling it so failed with: {error}"
+        ) from error
 
 
 def _rows(n: int, most: int, seed: int) -> np.ndarray:
@@ -424,6 +434,43 @@ class _Run:
         }
 
 
+def _remarks(given: _Given, labels: tuple[str, ...]) -> tuple[str, ...]:
+    """What is to be said of the samples."""
+    found = []
+    if not given.closed and given.local.base is None:
+        found.append(
+            f"There are only {given.local.k} draws of q at each x: with {given.local.m + 2} or "
+            "more, the local moment test decides, what it would have seen is told, and tests over "
+            "all x are run."
+        )
+    strange = [label for label, own in zip(labels, _own(given), strict=True) if not own]
+    if strange:
+        found.append(
+            f"The draws theta_o at {', '.join(strange)} lie outside those of q at the nearest x: "
+            "are they draws of q there, and in the same units?"
+        )
+    return tuple(found)
+
+
+def _own(given: _Given) -> list[bool]:
+    """Whether draws at each observation are like those of q at the nearest x.
+
+    They are not where fewer than a twentieth lie in the range of those, in some parameter.
+    """
+    draws, theta_q = given.draws, given.local.theta_q
+    place = given.local.place(draws)
+    if theta_q is None or draws.theta is None:
+        return [True] * len(place.x)
+    near = Nearest((NEAR,)).inside(given.local.features, place.features)[:, 0]
+    found = []
+    for rows, theta in zip(near, draws.theta.to(theta_q), strict=True):
+        there = theta_q[rows].flatten(0, 1)
+        low, high = there.amin(0), there.amax(0)
+        inside = ((theta >= low) & (theta <= high)).double().mean(0)
+        found.append(bool((inside >= 0.05).all()))
+    return found
+
+
 def _words(
     given: _Given, names: Sequence[str] | None, labels: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -441,7 +488,9 @@ def _named(
 ) -> tuple[str, ...]:
     if given is None:
         return default
-    found = (given,) if isinstance(given, str) else tuple(str(name) for name in given)
+    each = (given,) if isinstance(given, str) else given
+    # A name stands in one line.
+    found = tuple(" ".join(str(name).split()) for name in each)
     if len(found) != count or len(set(found)) < count:
         raise ValueError(f"{argument}: expected {count} different names; got {found!r}.")
     return found

@@ -1,6 +1,7 @@
 """The command line."""
 
 import json
+import os
 import runpy
 import shlex
 import shutil
@@ -52,6 +53,28 @@ An observation is an .npz file of what you have measured, and draws of the poste
   x_o       (...) or (o, ...)       one observation or many
   theta_o   (s, m) or (o, s, m)     draws of your posterior there (1000 are good)
   labels    (o,)                    optional: names of the observations
+
+Exit codes: 0 done; 1 rejected, with --fail-on-reject; 2 bad input.
+"""
+
+CHECK = """\
+Test a posterior at your observations.
+
+Says at which of them it is rejected and what is wrong with it there, where it can be trusted, and
+how large an error would have been seen:
+
+\b
+  rejected      the p-value, adjusted for the number of observations, is at
+                most --alpha
+  trusted       nothing was found, and a shift of half a standard deviation,
+                or a width too large by half, would have been seen with
+                probability 0.8; "sees" tells the sizes
+  untested      nothing was found, but such errors might have gone unseen, or
+                the observation lies outside the calibration
+  not rejected  nothing was found; what could have been seen was not measured
+
+The local test looks at the parameters near an observation and at draws of the posterior at the
+same x, of which there should be m + 2 or more; theta_o serves the classifier and its pictures.
 
 Exit codes: 0 done; 1 rejected, with --fail-on-reject; 2 bad input.
 """
@@ -113,7 +136,7 @@ Json = Annotated[
 ]
 
 
-@app.command("check", no_args_is_help=True)
+@app.command("check", no_args_is_help=True, help=CHECK, short_help=CHECK.splitlines()[0])
 def _check(
     calibration: Annotated[
         Path, typer.Argument(metavar="CALIBRATION", help="The calibration, an .npz file.")
@@ -144,15 +167,9 @@ def _check(
         bool, typer.Option("--fail-on-reject", help="Exit with 1 if q is rejected anywhere.")
     ] = False,
 ) -> None:
-    """Test a posterior at your observations.
-
-    Says at which of them it is rejected and what is wrong with it there, where it can be trusted,
-    and how large an error would have been seen.
-
-    Exit codes: 0 done; 1 rejected, with --fail-on-reject; 2 bad input.
-    """
+    """Tests a posterior at observations."""
     with _complaining():
-        _writable(report, json_, save)
+        _writable(report, json_, save, calibration, *(observation or ()))
         from .check import Suite, check
         from .files import read
 
@@ -180,7 +197,7 @@ def _show(
 ) -> None:
     """Show a saved result again, or make its report."""
     with _complaining():
-        _writable(report, json_)
+        _writable(report, json_, None, result)
         from .check import Check
         from .io import load
 
@@ -213,9 +230,11 @@ def _template(
         there = [name for name in names if (folder / name).exists()]
         if there and not force:
             raise FileExistsError(
-                f"{folder}: expected none of {', '.join(names)}; got {', '.join(there)}. Use "
+                f"{folder}: expected no {' or '.join(names)} there; found {', '.join(there)}. Use "
                 "--force to write over them."
             )
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"{folder}: expected a folder; it is a file.")
         folder.mkdir(parents=True, exist_ok=True)
         text = resources.files(__package__).joinpath("template.txt").read_text(encoding="utf-8")
         (folder / names[0]).write_text(text, encoding="utf-8")
@@ -277,11 +296,23 @@ def _wrote(path: Path, json_: Path | None) -> None:
     typer.echo(f"wrote {path}", err=str(json_) == "-")
 
 
-def _writable(*paths: Path | None) -> None:
-    """Complains of folders that are not there before any work is done."""
+def _writable(report: Path | None, json_: Path | None, save: Path | None, *read: Path) -> None:
+    """Complains of files that cannot be written, or must not be, before any work is done."""
+    given = [path for path in (report, json_, save) if path is not None]
+    paths = [path.resolve() for path in given if path is not json_ or str(path) != "-"]
     for path in paths:
-        if path is not None and str(path) != "-" and not path.resolve().parent.is_dir():
+        if path.name == "-":
+            raise ValueError("-: expected a file; only --json can go to the terminal.")
+        if path.is_dir():
+            raise IsADirectoryError(f"{path}: expected a file to write; it is a folder.")
+        if not path.parent.is_dir():
             raise FileNotFoundError(f"{path}: expected a folder that exists.")
+        if not os.access(path.parent, os.W_OK):
+            raise PermissionError(f"{path}: expected a folder that can be written.")
+        if path in {one.resolve() for one in read}:
+            raise ValueError(f"{path}: expected another file than one that is read.")
+    if len(set(paths)) < len(paths):
+        raise ValueError("--report, --json, --save: expected different files; got one twice.")
 
 
 def _with_command(found: Any) -> Any:

@@ -42,6 +42,8 @@ FEWEST_DRAWS = 100
 Z = float(scipy.stats.norm.ppf(0.975))
 # The largest logarithm of a ratio that is told.
 FAR = 30.0
+# Null bands of bias that are narrower than this are those of a classifier that is constant.
+FLAT = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,6 +206,8 @@ class Effects:
     def _noise(self) -> str:
         """What could not be told from noise, in words."""
         bias = np.abs([self.bias.null_lower, self.bias.null_upper]).max()
+        if bias < FLAT:
+            return "the classifier's probabilities do not vary here, which tells nothing"
         width = np.abs([self.dispersion.null_lower - 1, self.dispersion.null_upper - 1]).max()
         return (
             f"no error larger than noise: bias below ±{bias:.2f} sd, width within "
@@ -364,7 +368,8 @@ def _normal(
     """A mean with a standard error, and a deviation of it if q is right."""
     mean = np.full_like(value, centre)
     bands = (value - Z * error, value + Z * error, mean, mean - Z * null, mean + Z * null)
-    return Estimate(value, *bands, np.abs(value - mean) > far * null)
+    # Where truths scatter more than q says, an estimate is less sure than its null.
+    return Estimate(value, *bands, np.abs(value - mean) > far * np.maximum(null, error))
 
 
 def _positive(value: np.ndarray, error: np.ndarray, null: np.ndarray, far: float) -> Estimate:
@@ -426,7 +431,8 @@ def _small(p: float) -> str:
 
 
 def _covers(region: Estimate) -> str:
-    share, low, high = (100 * float(v[1]) for v in (region.value, region.lower, region.upper))
+    bands = (region.value, region.lower, region.upper)
+    share, low, high = (100 * min(1.0, max(0.0, float(v[1]))) for v in bands)
     return f"the 90 % region covers about {share:.0f} % ({low:.0f} to {high:.0f} %)"
 
 

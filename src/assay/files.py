@@ -87,9 +87,10 @@ def _arrays(path: Path) -> dict[str, Any]:
                 raise ValueError("it holds a single array")
             return {name: archive[name] for name in archive.files}
     except UNREADABLE as error:
+        why = "objects, or no archive at all" if "pickle" in str(error) else _line(error)
         raise ValueError(
             f"{path}: expected a whole .npz archive of numbers, as numpy.savez writes it; it "
-            f"cannot be read ({_line(error)})."
+            f"cannot be read ({why})."
         ) from error
 
 
@@ -139,12 +140,15 @@ def _observed(path: Path, calibration: Calibration) -> tuple[Draws, tuple[str, .
         try:
             draws = Draws(arrays["x_o"], None if latent else arrays["theta_o"])
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{path}: {_line(error)}") from error
+            name, colon, rest = _line(error).partition(":")
+            named = f"{name}_o" if name in ("x", "theta") else name
+            raise ValueError(f"{path}: {named}{colon}{rest}") from error
     try:
         place = calibration.place(draws)
         theta = draws.theta
         if place.single:
-            draws = Draws(place.x, None if theta is None else theta[None], draws.n)
+            many = theta if theta is None or theta.ndim == 3 else theta[None]
+            draws = Draws(place.x, many, draws.n)
         calibration.observe(draws)
     except ValueError as error:
         raise ValueError(f"{path}: {_line(error)}") from error

@@ -45,6 +45,7 @@ class Findings:
         sbc: Ranks over all x; None likewise.
         coverage: Expected coverage over all x; None likewise.
         tarp: Coverage of balls around references over all x; None likewise.
+        remarks: What is to be said of the samples that were given.
         alpha: The level.
         settings: Settings, versions, and how to run it again.
     """
@@ -63,6 +64,7 @@ class Findings:
     sbc: SBCResult | None
     coverage: CoverageResult | None
     tarp: TARPResult | None
+    remarks: tuple[str, ...]
     alpha: float
     settings: Mapping[str, Any]
 
@@ -106,7 +108,8 @@ class Findings:
     @property
     def statements(self) -> tuple[str, ...]:
         """Sentences on where q is wrong and how, where to trust it, and what else shows."""
-        return (self._counted, *self._wrong, *self._right, *self._blind, *self._elsewhere)
+        found = (self._counted, *self._wrong, *self._right, *self._blind, *self._elsewhere)
+        return (*found, *self.remarks)
 
     @property
     def verdict(self) -> str:
@@ -122,9 +125,9 @@ class Findings:
         lines = ["  ".join(["observation".ljust(first), "verdict".ljust(12), *head])]
         for label, word, row in zip(self.labels, self.verdicts, rows, strict=True):
             numbers = zip(row.values(), widths, strict=True)
-            cells = [_number(value).rjust(width) for value, width in numbers]
+            cells = [_cell(value).rjust(width) for value, width in numbers]
             lines.append("  ".join([label.ljust(first), word.ljust(12), *cells]))
-        lines.append(f"H0: {self.local.hypothesis}.")
+        lines.append(f"H0: {self.local.hypothesis}; adjusted p-values decide.")
         for name, result in self.global_tests.items():
             p = _number(self.global_pvalues[name])
             lines.append(f"{name} over all x: p = {p}. {result.sentence}")
@@ -173,7 +176,7 @@ class Findings:
         label = self.labels[which]
         match self.verdicts[which]:
             case "rejected":
-                return f"{label}: rejected (adjusted p = {p})."
+                return f"{label}: rejected (adjusted p = {p}).{self._far(which)}"
             case "trusted":
                 return f"{label}: trusted; {self._seen(which)} would have been seen."
             case "untested":
@@ -183,21 +186,33 @@ class Findings:
             "measured."
         )
 
+    def _outside(self, which: int) -> bool:
+        assert self.local.surroundings is not None
+        return bool(self.local.surroundings.outside[which])
+
+    def _far(self, which: int) -> str:
+        """A caution where the calibration has nothing like x_o."""
+        if not self._outside(which):
+            return ""
+        return (
+            " It lies outside the calibration cloud: what is said is about the nearest pairs, "
+            "which are far from it."
+        )
+
     def _seen(self, which: int) -> str:
         assert self.seen is not None
         return " or ".join(curve[which].words() for curve in self.seen.curves)
 
     def _reason(self, which: int) -> str:
         """Why an observation is untested."""
-        assert self.local.surroundings is not None
-        if self.local.surroundings.outside[which]:
+        if self._outside(which):
             return "it lies outside the calibration cloud"
         if self.local.pvalue[which] <= self.alpha:
             return (
                 f"its p-value of {_number(float(self.local.pvalue[which]))} does not outweigh the "
                 f"number of observations"
             )
-        return f"the test would have seen {self._seen(which)} only"
+        return f"nothing smaller than {self._seen(which)} would have been seen"
 
     @property
     def _counted(self) -> str:
@@ -208,13 +223,28 @@ class Findings:
         )
         if o == 1:
             return f"At {self.labels[0]} q is {'' if bad else 'not '}rejected {test}."
+        if not bad:
+            return f"At none of {o} observations is q rejected {test}."
         return f"At {bad} of {o} observations q is rejected {test}."
 
     @property
     def _wrong(self) -> list[str]:
         which = np.flatnonzero(self.rejected)
-        found = [f"At {self.labels[i]}, {_inside(self.effects[i].sentence)}" for i in which[:5]]
+        found = [f"{self._there(i)}, {self._told(i)}{self._far(i)}" for i in which[:5]]
         return found + ([f"And so on, at {len(which) - 5} more."] if len(which) > 5 else [])
+
+    def _there(self, which: int) -> str:
+        return "There" if len(self.labels) == 1 else f"At {self.labels[which]}"
+
+    def _told(self, which: int) -> str:
+        """What is wrong where q is rejected."""
+        effects = self.effects[which]
+        if effects.wrong:
+            return effects.sentence
+        return (
+            "neither bias nor width nor coverage is off by more than noise: what is wrong with q "
+            "is its shape, or how parameters depend on each other."
+        )
 
     @property
     def _right(self) -> list[str]:
@@ -238,10 +268,16 @@ class Findings:
         if len(untested) > 5:
             found.append(f"So are {len(untested) - 5} more.")
         if PASSED in words:
-            labels = _listed([self.labels[i] for i, word in enumerate(words) if word == PASSED])
+            passed = [i for i, word in enumerate(words) if word == PASSED]
+            labels = _listed([self.labels[i] for i in passed])
             found.append(
                 f"At {labels} nothing was found; how much could have been seen was not measured."
             )
+            far = [self.labels[i] for i in passed if self._outside(i)]
+            if far:
+                found.append(
+                    f"Outside the calibration cloud, and not to be judged: {_listed(far)}."
+                )
         return found
 
     @property
@@ -263,16 +299,16 @@ class Findings:
         return found
 
 
-def _inside(sentence: str) -> str:
-    """A sentence after a comma; names of parameters stay as they are."""
-    return f"n{sentence[1:]}" if sentence.startswith("No error") else sentence
-
-
 def _listed(words: list[str], most: int = 5) -> str:
     """Words in a row, with 'and' before the last."""
     if len(words) > most:
         words = [*words[:most], f"{len(words) - most} more"]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _cell(value: float) -> str:
+    """A number of a table; counts are whole."""
+    return f"{value:.0f}" if value == int(value or 0) and abs(value) >= 1 else _number(value)
 
 
 def _effects(found: Effects) -> dict[str, dict[str, float | None]]:

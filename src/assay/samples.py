@@ -403,8 +403,10 @@ def _shaped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
             "A local test begins to see something near a thousand."
         )
     if x.ndim < 2 or len(x) != n:
+        hint = " For a single number at each use x.reshape(-1, 1)." if x.shape == (n,) else ""
         raise ValueError(
-            f"x: expected shape ({n}, ...), one row for each row of theta; got {tuple(x.shape)}."
+            f"x: expected shape ({n}, ...), one row for each of the {n} parameter vectors; got "
+            f"{tuple(x.shape)}.{hint}"
         )
     if theta_q is None:
         return arrays
@@ -412,7 +414,8 @@ def _shaped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
         theta_q = theta_q[:, None]
     if theta_q.ndim != 3 or len(theta_q) != n or theta_q.shape[2] != m:
         got = tuple(arrays["theta_q"].shape)
-        hint = " Samples-first draws need theta_q.swapaxes(0, 1)." if n in got[1:] else ""
+        first = len(got) == 3 and n in got[1:]
+        hint = " Samples-first draws need theta_q.swapaxes(0, 1)." if first else ""
         raise ValueError(f"theta_q: expected shape ({n}, {m}) or ({n}, k, {m}); got {got}.{hint}")
     return arrays | {"theta_q": theta_q}
 

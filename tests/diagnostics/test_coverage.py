@@ -270,3 +270,19 @@ def test_against_lampe(gaussian):
     # The curves differ by the two points lampe adds and by the convention for steps.
     there = [(theirs.numpy() <= a + 1e-9).mean() for a in ours.levels]
     np.testing.assert_allclose(ours.coverage[0], there, atol=2 / 300 + 2 / k)
+
+
+def test_the_level_that_is_quoted_shows_the_direction():
+    """Truths of two modes in a normal q: too many at medium levels, too few at high ones."""
+    generator = torch.Generator().manual_seed(0)
+    n, k = 3000, 64
+    sign = 2.0 * torch.randint(2, (n, 1), generator=generator) - 1
+    x = torch.randn(n, 1, generator=generator)
+    theta = x + 0.97 * sign + 0.243 * torch.randn(n, 1, generator=generator)
+    theta_q = x[:, None] + torch.randn(n, k, 1, generator=generator)
+    result = coverage(assay.Calibration(theta, x, theta_q), levels=(0.5, 0.9, 0.95))
+    assert result.coverage[0, 1] > 0.93
+    if result.area_pvalue[0] <= 0.05 and result.area[0] < 0:
+        assert "overconfident: its 50 %" in result.sentence
+    else:
+        assert "at some levels too high and at others too low" in result.sentence

@@ -355,7 +355,7 @@ def test_units_do_not_matter(gaussian, units):
 def test_draws_without_variation():
     ones, x = torch.ones(50, 2), torch.randn(50, 2, generator=stream(0, "x"))
     calibration = Calibration(ones, x, torch.ones(50, 8, 2))
-    with pytest.raises(ValueError, match="theta: expected draws that vary within their sets"):
+    with pytest.raises(ValueError, match="theta_q: expected draws that vary within their sets"):
         moments(calibration)(Draws(X_O))
 
 

@@ -280,11 +280,22 @@ class Covered(Tested):
         }
         return [{k: float(v[j]) for k, v in columns.items()} for j in range(len(self.names))]
 
+    def _telling(self, j: int) -> tuple[int, bool]:
+        """The level that is quoted of a curve, and whether it shows what its area says.
+
+        It is 90 % if it can be, or else the one that departs most in that direction.
+        """
+        usual = int(np.abs(self.levels - 0.9).argmin())
+        beyond = (self.coverage[j] - self.levels) * np.sign(self.area[j])
+        level = usual if beyond[usual] > 0 else int(beyond.argmax())
+        telling = bool(self.area_pvalue[j] <= 0.05 and beyond[level] > 0)
+        return (level, True) if telling else (usual, False)
+
     @property
     def sentence(self) -> str:
         """One sentence to quote, on the curve with the smallest p-value."""
         j = int(np.lexsort((-np.abs(self.area), self.adjusted))[0])
-        level = int(np.abs(self.levels - 0.9).argmin())
+        level, telling = self._telling(j)
         where = "" if len(self.names) == 1 else f" of {self.names[j]}"
         held = (
             f"its {100 * self.levels[level]:.4g} % {self.held}{where} hold the truth in "
@@ -292,7 +303,7 @@ class Covered(Tested):
         )
         if self.adjusted[j] > 0.05:
             return f"No departure from the right coverage beyond noise: {held}."
-        if self.area_pvalue[j] <= 0.05:
+        if telling:
             return f"q is {self.directions[j]}: {held}."
         return f"The coverage of q is off, at some levels too high and at others too low: {held}."
 

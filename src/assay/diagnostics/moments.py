@@ -406,8 +406,8 @@ def _laws(spreads: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
     first, second = np.array(spreads).T
     if not (np.isfinite(first).all() and (first > 1e-6).all()):
         raise ValueError(
-            "theta: expected draws that vary within their sets; got sets without variation, or in "
-            "units beyond the range of their precision."
+            "theta_q: expected draws that vary within their sets; got sets without variation, or "
+            "in units beyond the range of their precision."
         )
     return first, first**2 / second
 

@@ -290,7 +290,7 @@ class SBCResult(Tested):
             words.append(f"too {'high' if bias > 0 else 'low'} by {abs(bias):.2f} sd")
         if abs(width - 1) > reach * self.dispersion_null and abs(bias) < TELLING:
             word = "conservative" if width > 1 else "overconfident"
-            words.append(f"{word}: {width:.2f} times as wide as the truth")
+            words.append(f"{word}: ranks as if it were {width:.2f} times as wide as the truth")
         return ", ".join(words) or "off in neither location nor width beyond noise"
 
 
