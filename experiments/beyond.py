@@ -34,9 +34,9 @@ NEAR = 0.2
 BUDGETS: dict[str, dict[str, Any]] = {
     "ci": {"runs": 2, "cal": (150,), "sizes": (0.0, 0.6), "nulls": 19, "methods": ("moments-NF",)},
     "smoke": {
-        "runs": 10,
-        "cal": (200, 500, 1000, 2000),
-        "sizes": (0.0, 0.1, 0.2, 0.4, 0.8),
+        "runs": 6,
+        "cal": (300, 1000),
+        "sizes": (0.0, 0.2, 0.4, 0.8),
         "nulls": 39,
         "methods": ("L-C2ST-NF", "Ridge-NF", "moments-NF", "LocalExchange-NF", "oracle"),
     },

@@ -39,7 +39,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
         "train": (100, 1000),
         "cal": (200, 1000),
         "fixed": (1000, 1000),
-        "runs": 2,
+        "runs": 1,
         "nulls": 39,
         "draws": 500,
         "epochs": 200,
