@@ -182,13 +182,14 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         left.plot(at, [r["statistic"][name] + up for r in rows], "o", color=colour, ms=3)
         for column, style in (("ours", "-"), ("as published", "--")):
             curve = columns[column][name]
-            label = f"{LABELS[name].removesuffix(' + ½')}, {column}"
+            # Colours are those of the left panel; the style tells the column.
+            label = column if name == "mse0" else None
             right.plot(*zip(*curve.items(), strict=True), style, color=colour, lw=1.2, label=label)
     left.set(xlabel="s", ylabel="statistic", title="Bayes classifier")
     right.axhline(ALPHA, color="#333333", lw=0.8, ls=":")
     right.set(xlabel="s", ylabel="rejection rate", ylim=(-0.03, 1.03), title="QDA")
     left.legend(fontsize=7, frameon=False)
-    right.legend(fontsize=6, frameon=False, ncols=2, loc="center")
+    right.legend(fontsize=7, frameon=False, loc="center left")
     for ax in (left, right):
         ax.title.set_fontsize(9)
     figure.savefig(path, dpi=150)
