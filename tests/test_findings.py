@@ -7,6 +7,7 @@ import torch
 
 import assay
 from assay.check import Suite
+from assay.findings import _cell
 from tests.conftest import Gaussian
 
 QUICK = Suite(nulls=39, classifier=None, cloud=0, pairs=200)
@@ -100,3 +101,7 @@ def test_many_observations_are_counted(found):
     )
     assert many.verdicts == ("rejected",) * 8
     assert many._counted.startswith("At 8 of 8 observations q is rejected")
+
+
+def test_numbers_of_a_table():
+    assert [_cell(v) for v in (71.0, 1.0, 0.005, float("inf"))] == ["71", "1.00", "0.00500", "inf"]

@@ -308,7 +308,7 @@ def _listed(words: list[str], most: int = 5) -> str:
 
 def _cell(value: float) -> str:
     """A number of a table; counts are whole."""
-    return f"{value:.0f}" if value == int(value or 0) and abs(value) >= 1 else _number(value)
+    return f"{value:.0f}" if value.is_integer() and value > 1 else _number(value)
 
 
 def _effects(found: Effects) -> dict[str, dict[str, float | None]]:
