@@ -85,6 +85,7 @@ def test_latents(gaussian):
     assert "could show" in repr(result)
 
 
+@pytest.mark.slow
 def test_level(gaussian):
     """Both p-values, 1000 repetitions with a classifier that is trained each time."""
     classifier = assay.Sklearn(LogisticRegression())

@@ -54,7 +54,7 @@ class TestTriple:
         assert (result.directions.bias[-1] > 0.3).all()
 
 
-EVERYDAY = {("neighbourhood", "latents"), ("neighbourhood", "draws"), ("smoothed", "latents")}
+EVERYDAY = {("neighbourhood", "latents"), ("neighbourhood", "draws")}
 LEVELS = [
     pytest.param(
         kind,
