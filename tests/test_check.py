@@ -89,6 +89,16 @@ class TestWhatCanBeGiven:
         assert found.settings["k"] == 16
         assert found.verdicts == ("rejected",)
 
+    def test_one_observation_with_or_without_an_axis(self, narrow):
+        calibration, draws = narrow.calibration(200, k=8), narrow.draws(X_O[:1])
+        shapes = [(X_O[0], draws.theta[0]), (X_O[0], draws.theta), (X_O[:1], draws.theta)]
+        found = [
+            repr(assay.check(calibration, x_o=assay.Draws(*shape), suite=QUICK))
+            for shape in shapes
+        ]
+        assert found[0] == found[1]
+        assert found[0] == found[2]
+
     def test_it_leaves_the_global_generator_alone(self, narrow):
         calibration = narrow.calibration(100)
         torch.manual_seed(3)

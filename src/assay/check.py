@@ -275,7 +275,8 @@ def _from_calibration(calibration: Calibration, draws: Draws, suite: Suite, seed
 
 
 def _leading(theta: Tensor | None) -> Tensor | None:
-    return None if theta is None or theta.ndim == 3 else theta[None]
+    """Draws with a leading axis of observations."""
+    return theta if theta is None or theta.ndim == 3 else theta[None]
 
 
 def _from_posterior(
@@ -300,7 +301,7 @@ def _from_posterior(
         if draws.theta is not None
         else _drawn(posterior, place.x, draws.n, seed, "observations")
     )
-    many = Draws(place.x, _leading(at) if at.ndim == 2 else at)
+    many = Draws(place.x, _leading(at))
     if not flow:
         return _Given(sets, sets.subset(_rows(len(sets), suite.pairs, seed)), many)
     # Some pairs have draws, which prove that the flow is one q; latents are those of all pairs.
