@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "src" / "assay"
 LAYERS = [
-    {"version", "randomness", "door", "statistics", "scaling", "workers", "pareto"},
+    {"version", "randomness", "door", "statistics", "scaling", "workers", "pareto", "whole"},
     {"bases", "surroundings"},
     {"flows"},
     {"samples", "tasks.priors", "tasks.truncated", "tasks.training"},

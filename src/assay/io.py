@@ -7,7 +7,6 @@ a file that was made with one is loaded.
 
 import json
 import os
-import tempfile
 import zipfile
 from dataclasses import fields
 from pathlib import Path
@@ -81,6 +80,7 @@ from .trust import TrustMap
 from .tuned import Tuned
 from .uniformity import Compared, RankCurve, UniformRanks
 from .version import __version__
+from .whole import whole
 
 __all__ = ["load", "savable", "save"]
 
@@ -148,18 +148,8 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"path: expected a folder that exists; got {target.parent}.")
-    handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        # mkstemp makes files for their owner only; this one is a file like any other.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with whole(target) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def load(path: str | os.PathLike[str], **given: Any) -> Any:

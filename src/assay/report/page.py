@@ -8,13 +8,13 @@ import base64
 import hashlib
 import json
 import os
-import tempfile
 from importlib import import_module, resources
 from pathlib import Path
 from typing import Any
 
 from ..findings import Findings
 from ..version import __version__
+from ..whole import whole
 from .markup import Markup, filled, joined, tag
 from .observed import Observed
 from .overall import overall
@@ -47,18 +47,8 @@ def write(found: Findings, path: str | os.PathLike[str]) -> None:
             "report.html."
         )
     content = page(found).encode()
-    handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        # mkstemp makes files for their owner only; this one is a file like any other.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with whole(target) as file:
+        file.write(content)
 
 
 def page(found: Findings) -> str:
