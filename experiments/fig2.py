@@ -10,7 +10,7 @@ import scipy.stats
 
 from assay.tasks import BENCHMARK
 
-from .material import Recipe, Setting, flow
+from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS, ORACLES
 from .runs import Context, Experiment, Job
 
@@ -84,19 +84,9 @@ def jobs(budget: str) -> list[Job]:
     ]
 
 
-def prepare(todo: list[Job], context: Context) -> None:
-    """Trains the flows."""
-    for recipe in dict.fromkeys(map(_recipe, todo)):
-        flow(recipe, context)
-
-
-def _recipe(job: Job) -> Recipe:
-    return Recipe(job["task"], job["train"], job["epochs"])
-
-
 def run(job: Job, context: Context) -> dict[str, Any]:
     """Statistics and p-values of one method at the observations."""
-    recipe = _recipe(job)
+    recipe = Recipe.of(job)
     trained = flow(recipe, context)
     setting = Setting(recipe, trained, job["cal"], job["run"], job["draws"], job["right"])
     return dict(METHODS[job["method"]](setting, job["nulls"]))
@@ -243,5 +233,5 @@ FIG2 = Experiment(
     run=run,
     table=table,
     draw=draw,
-    prepare=prepare,
+    prepare=train_flows,
 )

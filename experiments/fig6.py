@@ -33,7 +33,7 @@ from assay.tasks import BENCHMARK, task
 from assay.tasks.task import Task
 
 from .authors import published_numbers
-from .material import Recipe, Setting, flow
+from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS
 from .published import Batched
 from .runs import Context, Experiment, Job
@@ -210,19 +210,9 @@ def jobs(budget: str) -> list[Job]:
     ]
 
 
-def _recipe(job: Job) -> Recipe:
-    return Recipe(job["task"], job["train"], job["epochs"])
-
-
-def prepare(todo: list[Job], context: Context) -> None:
-    """Trains the flows."""
-    for recipe in dict.fromkeys(map(_recipe, todo)):
-        flow(recipe, context)
-
-
 def run(job: Job, context: Context) -> dict[str, Any]:
     """Statistics of all methods at the observations, and correlations with those of oracles."""
-    recipe = _recipe(job)
+    recipe = Recipe.of(job)
     setting = Elsewhere(
         recipe,
         flow(recipe, context),
@@ -415,5 +405,5 @@ FIG6 = Experiment(
     run=run,
     table=table,
     draw=draw,
-    prepare=prepare,
+    prepare=train_flows,
 )

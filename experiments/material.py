@@ -20,9 +20,9 @@ from assay.tasks import task
 from assay.tasks.npe import NSF, Trained, train
 from assay.tasks.task import Task
 
-from .runs import Context
+from .runs import Context, Job
 
-__all__ = ["Recipe", "Setting", "flow"]
+__all__ = ["Recipe", "Setting", "flow", "train_flows"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Recipe:
     task: str
     train: int
     epochs: int = 10_000
+
+    @classmethod
+    def of(cls, job: Job) -> "Recipe":
+        """The flow that a job looks at."""
+        return cls(job["task"], job["train"], job["epochs"])
 
     @property
     def name(self) -> str:
@@ -65,6 +70,12 @@ def flow(recipe: Recipe, context: Context) -> Trained:
         trained.save(path)
         _checkpoint(path).unlink(missing_ok=True)
     return Trained.load(path, context.device)
+
+
+def train_flows(jobs: list[Job], context: Context) -> None:
+    """Trains all flows that jobs look at, so that none is trained twice at once."""
+    for recipe in dict.fromkeys(map(Recipe.of, jobs)):
+        flow(recipe, context)
 
 
 def _checkpoint(path: Path) -> Path:

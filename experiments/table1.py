@@ -29,7 +29,7 @@ from assay.levels import Levels
 
 from . import published
 from .authors import published_numbers
-from .material import Recipe, Setting, flow
+from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS
 from .runs import Context, Experiment, Job
 
@@ -268,19 +268,9 @@ def jobs(budget: str) -> list[Job]:
     ]
 
 
-def _recipe(job: Job) -> Recipe:
-    return Recipe(job["task"], job["train"], job["epochs"])
-
-
-def prepare(todo: list[Job], context: Context) -> None:
-    """Trains the flows."""
-    for recipe in dict.fromkeys(map(_recipe, todo)):
-        flow(recipe, context)
-
-
 def run(job: Job, context: Context) -> dict[str, Any]:
     """Seconds of one method."""
-    recipe = _recipe(job)
+    recipe = Recipe.of(job)
     sizes = job["cal"], job["round"], job["draws"]
     setting = Ready(recipe, flow(recipe, context), *sizes, level_draws=job["level_draws"])
     without, with_nulls = TESTS[job["method"]](setting, job["nulls"])
@@ -369,5 +359,5 @@ TABLE1 = Experiment(
     jobs=jobs,
     run=run,
     table=table,
-    prepare=prepare,
+    prepare=train_flows,
 )
