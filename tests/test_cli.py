@@ -1,5 +1,6 @@
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -81,9 +82,13 @@ class TestCheck:
         assert (tmp_path / "r.html").stat().st_size > 1e6
         assert json.loads((tmp_path / "r.json").read_text())["alpha"] == 0.05
 
-    def test_the_command_is_kept(self, saved, monkeypatch, folder):
-        path, _ = saved
-        assert assay.load(path).settings["call"]
+    def test_the_command_is_kept(self, folder, tmp_path, monkeypatch):
+        words = ["check", str(folder / "few.npz"), "-o", str(folder / "observation.npz")]
+        words += ["--quick", "--nulls", "39", "--save", str(tmp_path / "a file.npz")]
+        monkeypatch.setattr(sys, "argv", ["/somewhere/bin/assay", *words])
+        assert run(*words).exit_code == 0
+        call = assay.load(tmp_path / "a file.npz").settings["call"]
+        assert shlex.split(call) == ["assay", *words]
 
 
 class TestShow:
