@@ -60,5 +60,8 @@ def test_its_report_in_a_browser(found, browser, screenshots, tmp_path):
         lambda _: all(before[key] != found for key, found in page.drawn.items())
     )
     assert page.errors() == []
-    assert all(url.startswith(("file://", "data:", "blob:")) for url in page.requests())
+    assert all(
+        url.startswith(("file://", "data:", "blob:", "about:", "chrome"))
+        for url in page.requests()
+    )
     keep(page, screenshots / "demo.png")
