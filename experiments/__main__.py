@@ -22,10 +22,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="the folder of results; results/BUDGET if none")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE[,VALUE]",
+        help="jobs with such parameters alone; records of several machines can be joined",
+    )
     given = parser.parse_args(arguments)
     chosen = [e for e in EXPERIMENTS if given.name in ("all", e.name)]
     if not chosen:
         parser.error(f"name: expected one of {', '.join(e.name for e in EXPERIMENTS)} or all")
+    only = {key: values.split(",") for key, _, values in (o.partition("=") for o in given.only)}
     mpl.use("Agg")
     context = Context(given.out or Path("results") / given.budget, given.device)
     spawn = multiprocessing.get_context("spawn")
@@ -35,8 +43,9 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         for experiment in chosen:
             print(f"{experiment.name}: {experiment.about}", file=sys.stderr, flush=True)
-            found = conduct(experiment, given.budget, context, pool)
-            print(experiment.table(found), flush=True)
+            found = conduct(experiment, given.budget, context, pool, only)
+            if (context.folder / f"{experiment.name}.json").exists():
+                print(experiment.table(found), flush=True)
     finally:
         if pool is not None:
             pool.shutdown(cancel_futures=True)

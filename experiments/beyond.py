@@ -246,4 +246,5 @@ BEYOND = Experiment(
     run=run,
     table=table,
     draw=draw,
+    partial=True,
 )

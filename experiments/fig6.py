@@ -125,7 +125,8 @@ def stacked(setting: Setting) -> list[float]:
         torch.cat(part, 1) for part in zip(*(d.split(n, 1) for d in draws), strict=True)
     )
     labels = (torch.arange(2 * n, device=device) >= n).long().expand(len(train), -1)
-    d = Batched(10 * setting.task.m).fit(train, labels)(judge)
+    fitted = Batched(10 * setting.task.m).fit(train, labels)
+    d = torch.stack([one(rows) for one, rows in zip(fitted, judge, strict=True)])
     return [float(f"{v:.6g}") for v in (d - 0.5).square().mean(1)]
 
 
@@ -406,4 +407,5 @@ FIG6 = Experiment(
     table=table,
     draw=draw,
     prepare=train_flows,
+    partial=True,
 )

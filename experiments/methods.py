@@ -5,7 +5,8 @@ to: those that begin with ``published`` follow the paper to the letter, the othe
 library's defaults.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from assay.neighbourhoods import Nearest
 
 from . import published
 from .material import Setting
+from .published import Batched, Trial, together
 
-__all__ = ["METHODS", "ORACLES", "Found"]
+__all__ = ["METHODS", "ORACLES", "Found", "several"]
 
 Found = dict[str, list[float]]
 Method = Callable[[Setting, int], Found]
@@ -42,40 +44,44 @@ def _published(statistic: torch.Tensor, null: torch.Tensor) -> Found:
     return _plain(statistic.cpu(), published.pvalue(statistic, null).cpu())
 
 
-def published_lc2st(setting: Setting, nulls: int) -> Found:
+def _in_one_stack(settings: Sequence[Setting], trials: list[Trial]) -> list[Any]:
+    return together(Batched(10 * settings[0].task.m), trials)
+
+
+def published_lc2st(settings: Sequence[Setting], nulls: int) -> list[Found]:
     """L-C2ST as published."""
-    sets = setting.sets(1)
-    assert sets.theta_q is not None
-    device = setting.device
-    there = setting.x_o.to(device), setting.theta_o.to(device)
-    classifier = published.Batched(10 * sets.m)
-    pairs = sets.theta, sets.x, sets.theta_q[:, 0]
-    return _published(*published.lc2st(classifier, pairs, there, nulls))
+    trials = []
+    for setting in settings:
+        sets, device = setting.sets(1), setting.device
+        assert sets.theta_q is not None
+        there = setting.x_o.to(device), setting.theta_o.to(device)
+        pairs = sets.theta, sets.x, sets.theta_q[:, 0]
+        trials.append(published.trial_of_lc2st(pairs, there, nulls))
+    return [_published(*found) for found in _in_one_stack(settings, trials)]
 
 
-def published_lc2st_nf(setting: Setting, nulls: int) -> Found:
+def published_lc2st_nf(settings: Sequence[Setting], nulls: int) -> list[Found]:
     """L-C2ST-NF as published."""
-    latents = setting.latents
-    classifier = published.Batched(10 * latents.m)
-    pairs, x_o = (latents.theta, latents.x), setting.x_o.to(setting.device)
-    found = published.lc2st_nf(classifier, pairs, x_o, nulls, setting.draws)
-    return _published(*found)
+    trials = []
+    for setting in settings:
+        pairs = setting.latents.theta, setting.latents.x
+        x_o = setting.x_o.to(setting.device)
+        trials.append(published.trial_of_lc2st_nf(pairs, x_o, nulls, setting.draws))
+    return [_published(*found) for found in _in_one_stack(settings, trials)]
 
 
-def published_c2st(setting: Setting, nulls: int) -> Found:
+def published_c2st(settings: Sequence[Setting], nulls: int) -> list[Found]:
     """The oracle as published: MSE, with as many draws to train as there are pairs."""
-    n, device = setting.pairs, setting.device
-    classifier = published.Batched(10 * setting.task.m)
-    q, exact = setting.q(2 * n), setting.exact(2 * n)
-    found = [
-        published.c2st(classifier, (wrong.to(device), right.to(device)), nulls)
-        for wrong, right in zip(q, exact, strict=True)
-    ]
-    statistics, nulls_found = (
-        torch.stack([f[0] for f in found]),
-        torch.stack([f[1] for f in found]),
-    )
-    return _published(statistics, nulls_found)
+    trials = []
+    for setting in settings:
+        n, device = 2 * setting.pairs, setting.device
+        for wrong, right in zip(setting.q(n), setting.exact(n), strict=True):
+            samples = wrong.to(device), right.to(device)
+            trials.append(published.trial_of_c2st(samples, nulls))
+    found = _in_one_stack(settings, trials)
+    mse, null = (torch.stack([f[i] for f in found]) for i in (0, 1))
+    count = len(found) // len(settings)
+    return [_published(*one) for one in zip(mse.split(count), null.split(count), strict=True)]
 
 
 def c2st(setting: Setting, nulls: int) -> Found:
@@ -152,10 +158,20 @@ def lhpd(setting: Setting, nulls: int) -> Found:
     return _tested(test(assay.Draws(setting.x_o)))
 
 
-METHODS: dict[str, Method] = {
+# As published, the classifiers of several runs are fitted in one stack.
+STACKED: dict[str, Callable[[Sequence[Setting], int], list[Found]]] = {
     "published C2ST": published_c2st,
     "published L-C2ST": published_lc2st,
     "published L-C2ST-NF": published_lc2st_nf,
+}
+
+
+def _alone(name: str, setting: Setting, nulls: int) -> Found:
+    return STACKED[name]([setting], nulls)[0]
+
+
+METHODS: dict[str, Method] = {
+    **{name: partial(_alone, name) for name in STACKED},
     "C2ST": c2st,
     "L-C2ST": lc2st,
     "L-C2ST-NF": lc2st_nf,
@@ -168,3 +184,10 @@ METHODS: dict[str, Method] = {
     "local HPD": lhpd,
 }
 ORACLES = ("published C2ST", "C2ST")
+
+
+def several(name: str, settings: Sequence[Setting], nulls: int) -> list[Found]:
+    """What a method finds in several runs of one kind."""
+    if name in STACKED:
+        return STACKED[name](settings, nulls)
+    return [METHODS[name](setting, nulls) for setting in settings]

@@ -15,8 +15,10 @@ References: Linhart, Gramfort and Rodrigues 2023, Algorithms 1 to 4 and appendix
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
 
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -25,14 +27,27 @@ from torch import Tensor
 
 from assay.randomness import stream
 
-__all__ = ["Batched", "Sklearn", "c2st", "lc2st", "lc2st_nf", "pvalue"]
+__all__ = [
+    "Batched",
+    "Fitted",
+    "Sklearn",
+    "Trial",
+    "c2st",
+    "lc2st",
+    "lc2st_nf",
+    "pvalue",
+    "together",
+    "trial_of_c2st",
+    "trial_of_lc2st",
+    "trial_of_lc2st_nf",
+]
 
 BATCH, RATE, PENALTY = 200, 1e-3, 1e-4
 HELD, PATIENCE, TOLERANCE, EPOCHS = 0.1, 50, 1e-4, 1000
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 
-# Takes inputs (h, n, p) and labels (h, n) to probabilities of class 1 (h, s) at inputs (h, s, p).
-Predict = Callable[[Tensor], Tensor]
+# One for each copy: the probability of class 1 (s,) at inputs (s, p).
+Fitted = Sequence[Callable[[Tensor], Tensor]]
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,7 @@ class Sklearn:
     width: int
     state: int = 0
 
-    def fit(self, inputs: Tensor, labels: Tensor) -> Predict:
+    def fit(self, inputs: Tensor, labels: Tensor) -> Fitted:
         """Fits all copies: inputs (h, n, p), labels (h, n)."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -61,16 +76,11 @@ class Sklearn:
                 ).fit(rows.cpu().numpy(), truth.cpu().numpy())
                 for rows, truth in zip(inputs, labels, strict=True)
             ]
+        return [partial(_asked, one) for one in fitted]
 
-        def predict(at: Tensor) -> Tensor:
-            pairs = zip(fitted, at, strict=True)
-            found = [
-                torch.from_numpy(one.predict_proba(rows.cpu().numpy())[:, 1])
-                for one, rows in pairs
-            ]
-            return torch.stack(found).to(at)
 
-        return predict
+def _asked(network: MLPClassifier, at: Tensor) -> Tensor:
+    return torch.from_numpy(network.predict_proba(at.cpu().numpy())[:, 1]).to(at)
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,7 @@ class Batched:
     width: int
     state: int = 0
 
-    def fit(self, inputs: Tensor, labels: Tensor) -> Predict:
+    def fit(self, inputs: Tensor, labels: Tensor) -> Fitted:
         """Fits all copies: inputs (h, n, p), labels (h, n)."""
         copies, n, size = inputs.shape
         generator = stream(self.state, "published")
@@ -98,16 +108,15 @@ class Batched:
             order = train[torch.randperm(len(train), generator=generator).to(inputs.device)]
             for rows in order.split(min(BATCH, len(train))):
                 run.step(inputs, truth, rows)
-            run.judge(inputs[run.active][:, test], truth[run.active][:, test] > 0.5)
+            at = run.active[:, None], test
+            run.judge(inputs[at], truth[at] > 0.5)
             if not len(run.active):
                 break
-        weights = run.best
-        return lambda at: torch.cat(
-            [
-                torch.sigmoid(_logits([w[i : i + 1] for w in weights], rows[None]))
-                for i, rows in enumerate(at)
-            ]
-        )
+        return [partial(_probability, [w[i] for w in run.best]) for i in range(copies)]
+
+
+def _probability(weights: list[Tensor], at: Tensor) -> Tensor:
+    return torch.sigmoid(_logits([w[None] for w in weights], at[None])[0])
 
 
 class _Training:
@@ -143,10 +152,8 @@ class _Training:
 
     def step(self, inputs: Tensor, labels: Tensor, rows: Tensor) -> None:
         """One step of Adam on some rows."""
-        few = len(self.active) < len(inputs)
-        at = inputs[self.active][:, rows] if few else inputs[:, rows]
-        truth = labels[self.active][:, rows] if few else labels[:, rows]
-        gradients = _gradients(self.weights, at, truth)
+        at = self.active[:, None], rows
+        gradients = _gradients(self.weights, inputs[at], labels[at])
         self.steps += 1
         rate = RATE * math.sqrt(1 - BETAS[1] ** self.steps) / (1 - BETAS[0] ** self.steps)
         parts = zip(self.weights, gradients, self.first, self.second, strict=True)
@@ -204,44 +211,68 @@ def pvalue(statistic: Tensor, null: Tensor) -> Tensor:
     return (null > statistic[:, None]).double().mean(1)
 
 
-def lc2st(
-    classifier: Batched | Sklearn,
-    pairs: tuple[Tensor, Tensor, Tensor],
-    observations: tuple[Tensor, Tensor],
-    nulls: int = 100,
-) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A test whose classifiers are still to be fitted.
+
+    Args:
+        inputs: Rows of the data and of its null copies, (1 + h, n, p).
+        labels: Their classes, (1 + h, n).
+        judge: What fitted classifiers say: statistics and nulls.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    judge: Callable[[Fitted], tuple[Tensor, ...]]
+
+
+def together(classifier: Batched | Sklearn, trials: Sequence[Trial]) -> list[tuple[Tensor, ...]]:
+    """What trials of one size find, with all their classifiers fitted in one stack."""
+    inputs, labels = (torch.cat([getattr(t, k) for t in trials]) for k in ("inputs", "labels"))
+    fitted = classifier.fit(inputs, labels)
+    found, first = [], 0
+    for trial in trials:
+        found.append(trial.judge(fitted[first : first + len(trial.inputs)]))
+        first += len(trial.inputs)
+    return found
+
+
+def trial_of_lc2st(
+    pairs: tuple[Tensor, Tensor, Tensor], observations: tuple[Tensor, Tensor], nulls: int = 100
+) -> Trial:
     """L-C2ST in parameters: statistics (o,) and nulls (o, h) of the single-class MSE.
 
     Args:
-        classifier: The classifier.
         pairs: Parameters (n, m), observations (n, d) and one draw of q at each, (n, m).
         observations: Observations (o, d) and draws of q there, (o, s, m).
         nulls: Permutations of all 2 n rows.
     """
     theta, x, theta_q = pairs
     rows = torch.cat([torch.cat([theta_q, x], 1), torch.cat([theta, x], 1)])
-    orders = [torch.arange(len(rows))]
-    orders += [torch.randperm(len(rows), generator=stream(t, "permutation")) for t in range(nulls)]
-    inputs = rows[torch.stack(orders).to(rows.device)]
-    labels = _halves(inputs)
-    fitted = classifier.fit(inputs, labels)
-    return _single(fitted, observations, lambda theta_o: theta_o.expand(nulls + 1, -1, -1))
+    inputs = rows[_orders(rows, nulls)]
+    same = repeat(observations[1])
+    return Trial(inputs, _halves(inputs), lambda fitted: _single(fitted, observations[0], same))
 
 
-def lc2st_nf(
+def lc2st(
     classifier: Batched | Sklearn,
-    pairs: tuple[Tensor, Tensor],
-    x_o: Tensor,
+    pairs: tuple[Tensor, Tensor, Tensor],
+    observations: tuple[Tensor, Tensor],
     nulls: int = 100,
-    draws: int = 10_000,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
+    """L-C2ST in parameters, alone; see :func:`trial_of_lc2st`."""
+    return together(classifier, [trial_of_lc2st(pairs, observations, nulls)])[0]
+
+
+def trial_of_lc2st_nf(
+    pairs: tuple[Tensor, Tensor], x_o: Tensor, nulls: int = 100, draws: int = 10_000
+) -> Trial:
     """L-C2ST-NF in latents: statistics (o,) and nulls (o, h) of the single-class MSE.
 
     Null classifiers are evaluated on base draws of which the first are those that they were
     trained on, as in the authors' code; the data's classifier on others.
 
     Args:
-        classifier: The classifier.
         pairs: Latents (n, m) and observations (n, d).
         x_o: Observations (o, d).
         nulls: Pairs of base draws.
@@ -257,34 +288,58 @@ def lc2st_nf(
     trained = torch.cat([base[nulls + 1 :, :n], base[:nulls, :n]])
     truths = torch.cat([z[None], other.to(z)])
     inputs = torch.cat([_with(trained, x), _with(truths, x)], 1)
-    fitted = classifier.fit(inputs, _halves(inputs))
     evaluated = torch.cat([base[nulls : nulls + 1, :draws], base[:nulls, :draws]])
-    return _single(fitted, (x_o, x_o), lambda _: evaluated)
+    # A copy has draws of its own, the same at all observations.
+    at = [one.expand(len(x_o), -1, -1) for one in evaluated]
+    return Trial(inputs, _halves(inputs), lambda fitted: _single(fitted, x_o, at))
 
 
-def c2st(
-    classifier: Batched | Sklearn, samples: tuple[Tensor, Tensor], nulls: int = 100
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def lc2st_nf(
+    classifier: Batched | Sklearn,
+    pairs: tuple[Tensor, Tensor],
+    x_o: Tensor,
+    nulls: int = 100,
+    draws: int = 10_000,
+) -> tuple[Tensor, ...]:
+    """L-C2ST-NF in latents, alone; see :func:`trial_of_lc2st_nf`."""
+    return together(classifier, [trial_of_lc2st_nf(pairs, x_o, nulls, draws)])[0]
+
+
+def trial_of_c2st(samples: tuple[Tensor, Tensor], nulls: int = 100) -> Trial:
     """The oracle: MSE and its nulls, and accuracy and its nulls, of one observation.
 
     Args:
-        classifier: The classifier.
         samples: Draws of q and of the true posterior, each (2 n, m): halves to train and to judge.
         nulls: Permutations of the rows, of training and evaluation alike.
     """
     halves = [half.split(len(half) // 2) for half in samples]
-    train, judge = (torch.cat(part) for part in zip(*halves, strict=True))
-    orders = [torch.arange(len(train))]
-    orders += [
-        torch.randperm(len(train), generator=stream(t, "permutation")) for t in range(nulls)
-    ]
-    order = torch.stack(orders).to(train.device)
-    inputs, evaluated = train[order], judge[order]
+    train, judged = (torch.cat(part) for part in zip(*halves, strict=True))
+    order = _orders(train, nulls)
+    inputs = train[order]
     labels = _halves(inputs)
-    d = classifier.fit(inputs, labels)(evaluated)
-    mse = (d - 0.5).square().mean(1)
-    accuracy = ((d > 0.5) == (labels > 0.5)).double().mean(1)
-    return mse[0], mse[1:], accuracy[0], accuracy[1:]
+
+    def judge(fitted: Fitted) -> tuple[Tensor, ...]:
+        pairs = zip(fitted, order, strict=False)
+        d = torch.stack([one(judged[rows]) for one, rows in pairs])
+        mse = (d - 0.5).square().mean(1)
+        accuracy = ((d > 0.5) == (labels[: len(d)] > 0.5)).double().mean(1)
+        return mse[0], mse[1:], accuracy[0], accuracy[1:]
+
+    return Trial(inputs, labels, judge)
+
+
+def c2st(
+    classifier: Batched | Sklearn, samples: tuple[Tensor, Tensor], nulls: int = 100
+) -> tuple[Tensor, ...]:
+    """The oracle, alone; see :func:`trial_of_c2st`."""
+    return together(classifier, [trial_of_c2st(samples, nulls)])[0]
+
+
+def _orders(rows: Tensor, nulls: int) -> Tensor:
+    """The order of rows, and permutations of it, (1 + h, n)."""
+    orders = [torch.arange(len(rows))]
+    orders += [torch.randperm(len(rows), generator=stream(t, "permutation")) for t in range(nulls)]
+    return torch.stack(orders).to(rows.device)
 
 
 def _halves(inputs: Tensor) -> Tensor:
@@ -298,14 +353,13 @@ def _with(latents: Tensor, x: Tensor) -> Tensor:
     return torch.cat([latents, x.expand(len(latents), -1, -1)], 2)
 
 
-def _single(
-    fitted: Predict, observations: tuple[Tensor, Tensor], draws: Callable[[Tensor], Tensor]
-) -> tuple[Tensor, Tensor]:
-    """Statistics (o,) and nulls (o, h) at observations, from draws (h, s, m) for each."""
+def _single(fitted: Fitted, x_o: Tensor, draws: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """Statistics (o,) and nulls (o, h) at observations (o, d); each copy has draws (o, s, m)."""
     found = []
-    for x_o, there in zip(*observations, strict=True):
-        at = draws(there)
-        d = fitted(torch.cat([at, x_o.expand(*at.shape[:2], -1)], 2))
+    # Fewer are fitted than there are copies where only the data's classifier is wanted.
+    for one, there in zip(fitted, draws, strict=False):
+        rows = torch.cat([there, x_o[:, None].expand(-1, there.shape[1], -1)], 2)
+        d = one(rows.flatten(0, 1)).unflatten(0, there.shape[:2])
         found.append((d - 0.5).square().mean(1))
-    table = torch.stack(found)
+    table = torch.stack(found, 1)
     return table[:, 0], table[:, 1:]

@@ -6,7 +6,7 @@ ends with the same numbers as one that was never interrupted.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass
 from functools import partial
@@ -47,6 +47,7 @@ class Experiment:
         table: What is printed of all that was found.
         draw: Draws it into a file; None for a table.
         prepare: Makes what jobs share; None if nothing.
+        partial: Whether some of the jobs make a table and a figure of their own.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Experiment:
     table: Callable[[list[dict[str, Any]]], str]
     draw: Callable[[list[dict[str, Any]], Path], None] | None = None
     prepare: Callable[[list[Job], Context], None] | None = None
+    partial: bool = False
 
 
 class Records:
@@ -110,6 +112,8 @@ def completed(
 ) -> list[dict[str, Any]]:
     """Does the jobs that are not done, and returns what all have found, in their order.
 
+    What a job found is one row behind its parameters, or several, in a list called ``each``.
+
     Args:
         jobs: The jobs.
         run: Does one.
@@ -122,7 +126,13 @@ def completed(
         for job, found in _done(todo, run, executor):
             records.add(job, found)
             bar.update()
-    return [{**job, **records[job]} for job in jobs]
+    return _rows(jobs, records)
+
+
+def _rows(jobs: Sequence[Job], records: Records) -> list[dict[str, Any]]:
+    """What jobs have found, behind their parameters; nothing of those that are not done."""
+    done = [(job, records[job]) for job in jobs if job in records]
+    return [{**job, **one} for job, found in done for one in found.get("each", [found])]
 
 
 def _done(
@@ -141,26 +151,39 @@ def _done(
 
 
 def conduct(
-    experiment: Experiment, budget: str, context: Context, executor: Executor | None = None
+    experiment: Experiment,
+    budget: str,
+    context: Context,
+    executor: Executor | None = None,
+    only: Mapping[str, Collection[str]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Runs an experiment; leaves its records, a JSON file and a figure.
+    """Runs an experiment; leaves its records, and a JSON file and a figure of all that is done.
 
     Args:
         experiment: The experiment.
         budget: The name of its budget.
         context: Where.
         executor: Any executor.
+        only: Values that parameters of a job must have to be done now, as text; any if None.
     """
     context.folder.mkdir(parents=True, exist_ok=True)
     jobs = experiment.jobs(budget)
+    chosen = [job for job in jobs if all(str(job.get(k)) in v for k, v in (only or {}).items())]
+    if not chosen:
+        raise ValueError(f"only: expected parameters of a job of {experiment.name}, got {only}")
     if experiment.prepare is not None:
-        experiment.prepare(jobs, context)
+        experiment.prepare(chosen, context)
     records = Records(context.folder / f"{experiment.name}.jsonl")
-    found = completed(jobs, partial(experiment.run, context=context), records, executor)
+    completed(chosen, partial(experiment.run, context=context), records, executor)
+    found = _rows(jobs, records)
+    missing = sum(job not in records for job in jobs)
+    if missing and not experiment.partial:
+        return found
     whole = {
         "experiment": experiment.name,
         "about": experiment.about,
         "budget": budget,
+        "missing": missing,
         "versions": versions(),
         "results": found,
     }

@@ -114,10 +114,9 @@ class Alone:
 
     classifier: published.Batched | published.Sklearn
 
-    def fit(self, inputs: Tensor, labels: Tensor) -> published.Predict:
+    def fit(self, inputs: Tensor, labels: Tensor) -> published.Fitted:
         """Fits the first of the copies (h, n, p)."""
-        fitted = self.classifier.fit(inputs[:1], labels[:1])
-        return lambda at: fitted(at[:1])
+        return self.classifier.fit(inputs[:1], labels[:1])
 
 
 def _lc2st(setting: Ready, classifier: Any, nulls: int) -> None:

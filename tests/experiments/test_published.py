@@ -9,8 +9,11 @@ from experiments.published import (
     _gradients,
     _logits,
     c2st,
+    lc2st,
     lc2st_nf,
     pvalue,
+    together,
+    trial_of_lc2st,
 )
 
 
@@ -46,10 +49,21 @@ def test_copies_do_not_see_each_other():
         [torch.randperm(800, generator=torch.Generator().manual_seed(i)) for i in range(3)]
     )
     labels = (torch.arange(800) >= 400).long().expand(3, -1)
-    at = rows[None, :50]
-    together = Batched(20).fit(rows[orders], labels)(at.expand(3, -1, -1))
-    alone = Batched(20).fit(rows[orders][1:2], labels[1:2])(at)
-    torch.testing.assert_close(together[1:2], alone, rtol=1e-3, atol=1e-4)
+    at = rows[:50]
+    among = Batched(20).fit(rows[orders], labels)[1](at)
+    alone = Batched(20).fit(rows[orders][1:2], labels[1:2])[0](at)
+    torch.testing.assert_close(among, alone, rtol=1e-3, atol=1e-4)
+
+
+def test_trials_do_not_see_each_other():
+    """Fitted in one stack or alone, a test finds the same."""
+    samples = [pairs(shift=shift, seed=seed) for seed, shift in enumerate((0.0, 0.5))]
+    there = torch.zeros(2, 2), torch.randn(2, 30, 2, generator=torch.Generator().manual_seed(9))
+    both = together(Batched(20), [trial_of_lc2st(sample, there, 3) for sample in samples])
+    for sample, (statistic, null) in zip(samples, both, strict=True):
+        alone = lc2st(Batched(20), sample, there, 3)
+        torch.testing.assert_close((statistic, null), alone, rtol=1e-3, atol=1e-5)
+    assert not torch.allclose(both[0][0], both[1][0], rtol=1e-2)
 
 
 @pytest.mark.slow

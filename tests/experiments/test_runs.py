@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from experiments.runs import Context, Experiment, Records, completed, conduct
@@ -85,3 +86,27 @@ def test_other_parameters_are_another_job(tmp_path):
 def test_numbers_that_json_cannot_hold_are_refused(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         completed(JOBS, lambda job: {"x": float("nan")}, Records(tmp_path / "r.jsonl"))
+
+
+def test_a_part_of_the_jobs(tmp_path):
+    """Records of parts are joined, and the JSON of all parts is that of a whole run."""
+    part, whole = (Context(tmp_path / name) for name in ("part", "whole"))
+    conduct(experiment(), "smoke", part, only={"n": ["1", "4"]})
+    assert not (part.folder / "toy.json").exists()
+    conduct(replace(experiment(), partial=True), "smoke", part, only={"n": ["4", "5"]})
+    found = json.loads((part.folder / "toy.json").read_text())
+    assert [row["n"] for row in found["results"]] == [1, 4, 5]
+    assert found["missing"] == 3
+    for context in (part, whole):
+        conduct(experiment(), "smoke", context)
+    assert (part.folder / "toy.json").read_text() == (whole.folder / "toy.json").read_text()
+    with pytest.raises(ValueError, match="only: expected parameters of a job of toy"):
+        conduct(experiment(), "smoke", part, only={"n": ["7"]})
+
+
+def test_several_rows_of_a_job(tmp_path):
+    def both(job):
+        return {"each": [{"sign": s, "root": s * job["n"]} for s in (1, -1)]}
+
+    found = completed(JOBS[:2], both, Records(tmp_path / "r.jsonl"))
+    assert [(row["n"], row["root"]) for row in found] == [(0, 0), (0, 0), (1, 1), (1, -1)]
