@@ -1,6 +1,7 @@
 """Figure 3: global and local tests of a flow of the Jansen-Rit model, over the gain."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def jobs(budget: str) -> list[Job]:
     return [{"method": method, **rest} for method in (GLOBAL, *METHODS)]
 
 
-def prepare(todo: list[Job], context: Context) -> None:
+def prepare(todo: list[Job], context: Context, executor: Executor | None = None) -> None:
     """Trains the flow and simulates the calibration."""
     _ = Setting.of(todo[0], context).pairs
 

@@ -1,6 +1,7 @@
 """Figure 4 and appendix D: where q is wrong at every gain, in pictures and in words."""
 
 import textwrap
+from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def jobs(budget: str) -> list[Job]:
     return [{"gain": gain, **rest} for gain in given["drawn"]]
 
 
-def prepare(todo: list[Job], context: Context) -> None:
+def prepare(todo: list[Job], context: Context, executor: Executor | None = None) -> None:
     """Trains the flow and the test, and judges its network."""
     setting = Setting.of(todo[0], context)
     setting.test(todo[0]["nulls"])

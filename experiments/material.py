@@ -6,8 +6,9 @@ task and number of simulations, and never truncated to the prior.
 
 import hashlib
 import json
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,16 @@ def flow(recipe: Recipe, context: Context) -> Trained:
     return Trained.load(path, context.device)
 
 
-def train_flows(jobs: list[Job], context: Context) -> None:
+def train_flows(jobs: list[Job], context: Context, executor: Executor | None = None) -> None:
     """Trains all flows that jobs look at, so that none is trained twice at once."""
-    for recipe in dict.fromkeys(map(Recipe.of, jobs)):
-        flow(recipe, context)
+    each = dict.fromkeys(map(Recipe.of, jobs))
+    run = map if executor is None else executor.map
+    list(run(partial(_made, context), each))
+
+
+def _made(context: Context, recipe: Recipe) -> None:
+    """Sees to it that a flow is there; flows themselves do not travel between processes."""
+    flow(recipe, context)
 
 
 def _checkpoint(path: Path) -> Path:

@@ -46,7 +46,7 @@ class Experiment:
         run: Does one job.
         table: What is printed of all that was found.
         draw: Draws it into a file; None for a table.
-        prepare: Makes what jobs share; None if nothing.
+        prepare: Makes what jobs share, with an executor or without; None if nothing.
         partial: Whether some of the jobs make a table and a figure of their own.
     """
 
@@ -56,7 +56,7 @@ class Experiment:
     run: Callable[[Job, Context], dict[str, Any]]
     table: Callable[[list[dict[str, Any]]], str]
     draw: Callable[[list[dict[str, Any]], Path], None] | None = None
-    prepare: Callable[[list[Job], Context], None] | None = None
+    prepare: Callable[[list[Job], Context, Executor | None], None] | None = None
     partial: bool = False
 
 
@@ -172,7 +172,7 @@ def conduct(
     if not chosen:
         raise ValueError(f"only: expected parameters of a job of {experiment.name}, got {only}")
     if experiment.prepare is not None:
-        experiment.prepare(chosen, context)
+        experiment.prepare(chosen, context, executor)
     records = Records(context.folder / f"{experiment.name}.jsonl")
     completed(chosen, partial(experiment.run, context=context), records, executor)
     found = _rows(jobs, records)
@@ -187,8 +187,16 @@ def conduct(
         "versions": versions(),
         "results": found,
     }
-    text = json.dumps(whole, indent=1, allow_nan=False)
-    (context.folder / f"{experiment.name}.json").write_text(f"{text}\n", encoding="utf-8")
+    (context.folder / f"{experiment.name}.json").write_text(_text(whole), encoding="utf-8")
     if experiment.draw is not None:
         experiment.draw(found, context.folder / f"{experiment.name}.png")
     return found
+
+
+def _text(whole: dict[str, Any]) -> str:
+    """JSON with a line for each entry, and one for each of the results."""
+    entries = {key: json.dumps(value, allow_nan=False) for key, value in whole.items()}
+    rows = ",\n  ".join(json.dumps(row, allow_nan=False) for row in whole["results"])
+    entries["results"] = f"[\n  {rows}\n ]"
+    lines = ",\n".join(f" {json.dumps(key)}: {value}" for key, value in entries.items())
+    return f"{{\n{lines}\n}}\n"

@@ -9,6 +9,7 @@ well: the others may owe power to errors of q elsewhere.
 import hashlib
 import json
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def _source(job: Job, context: Context) -> Path:
     return path
 
 
-def prepare(todo: list[Job], context: Context) -> None:
+def prepare(todo: list[Job], context: Context, executor: Executor | None = None) -> None:
     """Makes what the source holds a parameter, so that a new source is a new job."""
     for job in todo:
         content = _source(job, context).read_bytes()

@@ -24,8 +24,15 @@ from experiments.runs import Context, conduct
 @pytest.fixture(scope="module")
 def setting(tmp_path_factory):
     recipe = Recipe("two_moons", 200, 2)
-    trained = flow(recipe, Context(tmp_path_factory.mktemp("flows")))
-    return Elsewhere(recipe, trained, 100, 0, 40, places=("joint", 3))
+    context = Context(tmp_path_factory.mktemp("flows"))
+    return elsewhere(flow(recipe, context), context.folder, recipe)
+
+
+OTHER = Recipe("two_moons", 50)
+
+
+def elsewhere(trained, folder, recipe=OTHER, places=("joint", 3)):
+    return Elsewhere(recipe, trained, 100, 0, 40, places=places, folder=folder)
 
 
 def test_correlations_have_their_signs():
@@ -43,17 +50,17 @@ def test_constants_have_no_correlation():
 
 
 def test_observations_of_the_joint_do_not_depend_on_the_flow(setting):
-    other = Elsewhere(Recipe("two_moons", 50), None, 10, 1, 5, places=("joint", 3))
+    other = elsewhere(None, setting.folder)
     torch.testing.assert_close(setting.x_o, other.x_o)
     assert not torch.allclose(setting.x_o, setting.task.observations.x[:3])
-    benchmark = Elsewhere(Recipe("two_moons", 50), None, 10, 1, 5, places=("benchmark", 10))
+    benchmark = elsewhere(None, setting.folder, places=("benchmark", 10))
     torch.testing.assert_close(benchmark.x_o, setting.task.observations.x)
 
 
 def test_posteriors_are_those_at_the_observations(setting):
     """Two Moons: the truths of an observation lie on crescents near it."""
     draws = setting.exact(50)
-    assert draws is setting.exact(50)
+    assert all(map(torch.equal, draws, setting.exact(50)))
     for x, theta in zip(setting.x_o, draws, strict=True):
         assert theta.shape == (50, 2)
         assert setting.task.log_posterior(theta, x).isfinite().all()
@@ -92,7 +99,7 @@ def test_the_bayes_classifier_of_a_right_q_knows_nothing(setting):
         def sample_each(self, x, n, generator):
             return torch.stack([setting.task.posterior(row, n, generator).theta for row in x])
 
-    right = Elsewhere(setting.recipe, Right(), 100, 0, 40, places=("joint", 3))
+    right = elsewhere(Right(), setting.folder, setting.recipe)
     assert max(bayes(right)) < 1e-9
     assert all(0.01 < value < 0.25 for value in bayes(setting))
 
