@@ -320,13 +320,12 @@ def _shown(value: float | None, form: str) -> str:
 
 def _signs(found: list[dict[str, Any]]) -> Iterator[str]:
     """How often correlations are significant, and of which sign, over all cells."""
-    cells = {
-        (c["method"], c["oracle"], row["places"]): [] for row in found for c in row["correlation"]
-    }
+    cells: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in found:
         for c in row["correlation"]:
+            some = cells.setdefault((c["method"], c["oracle"], row["places"]), [])
             if c["pearson_r"] is not None:
-                cells[c["method"], c["oracle"], row["places"]].append(c)
+                some.append(c)
     yield "significant at 0.05 over tasks and N_train, positive and negative, and mean r"
     for (method, oracle, places), some in cells.items():
         signs = [math.copysign(1, c["pearson_r"]) for c in some if c["pearson_p"] <= 0.05]

@@ -43,7 +43,7 @@ class Experiment:
         name: Its name on the command line.
         about: What it shows, in one sentence.
         jobs: The jobs of a budget, by its name.
-        run: Does one job.
+        run: Does one job, given as its only argument beside ``context``.
         table: What is printed of all that was found.
         draw: Draws it into a file; None for a table.
         prepare: Makes what jobs share, with an executor or without; None if nothing.
@@ -53,7 +53,7 @@ class Experiment:
     name: str
     about: str
     jobs: Callable[[str], list[Job]]
-    run: Callable[[Job, Context], dict[str, Any]]
+    run: Callable[..., dict[str, Any]]
     table: Callable[[list[dict[str, Any]]], str]
     draw: Callable[[list[dict[str, Any]], Path], None] | None = None
     prepare: Callable[[list[Job], Context, Executor | None], None] | None = None

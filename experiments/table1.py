@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ TRAINED = (100, 1000, 10_000, 100_000)
 WARM = 60
 # Levels of the published local HPD.
 LEVELS = 11
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +58,12 @@ class Ready(Setting):
     made: dict[Any, Any] = field(default_factory=dict, init=False)
     spent: list[float] = field(default_factory=list, init=False)
 
-    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+    def _once(self, key: Any, make: Callable[[], Made]) -> Made:
         if key not in self.made:
             start = _now()
             self.made[key] = make()
             self.spent.append(_now() - start)
-        return self.made[key]
+        return cast(Made, self.made[key])
 
     def seconds(self, test: Callable[[], Any]) -> float:
         """Seconds of a test, less those in which what it looks at was made."""

@@ -26,8 +26,9 @@ REFUSAL = 1e-6
 class Flow(Protocol):
     """A conditional normalizing flow, one and the same q in its three members."""
 
-    base: Any
-    """The base distribution: a torch distribution over R^m, or a :class:`assay.bases.Base`."""
+    @property
+    def base(self) -> Any:
+        """The base distribution: a torch distribution over R^m, or a :class:`assay.bases.Base`."""
 
     def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
         """Maps parameters (n, m) at observations (n, ...) to latents (n, m)."""
