@@ -6,9 +6,10 @@ from .fig2 import FIG2
 from .fig3 import FIG3
 from .fig4 import FIG4
 from .fig6 import FIG6
+from .samples import SAMPLES
 from .table1 import TABLE1
 from .table2 import TABLE2
 
 __all__ = ["EXPERIMENTS"]
 
-EXPERIMENTS = (FIG1, FIG2, FIG3, FIG4, FIG6, TABLE1, TABLE2, BEYOND)
+EXPERIMENTS = (FIG1, FIG2, FIG3, FIG4, FIG6, TABLE1, TABLE2, BEYOND, SAMPLES)

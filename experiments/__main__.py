@@ -42,6 +42,12 @@ def main(arguments: list[str] | None = None) -> None:
         pool = ProcessPoolExecutor(given.workers, spawn, torch.set_num_threads, (1,))
     try:
         for experiment in chosen:
+            missing = experiment.absent() if experiment.absent else ""
+            if missing and given.name != "all":
+                parser.error(missing)
+            if missing:
+                print(f"left out, {missing}", file=sys.stderr)
+                continue
             print(f"{experiment.name}: {experiment.about}", file=sys.stderr, flush=True)
             found = conduct(experiment, given.budget, context, pool, only)
             if (context.folder / f"{experiment.name}.json").exists():

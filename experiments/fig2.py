@@ -10,11 +10,12 @@ import scipy.stats
 
 from assay.tasks import BENCHMARK
 
+from .authors import agree, printed_rate
 from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS, ORACLES, several
 from .runs import Context, Experiment, Job
 
-__all__ = ["FIG2", "rates"]
+__all__ = ["FIG2", "beside", "rates"]
 
 TASKS = tuple(kind.name for kind in BENCHMARK)
 # Where the paper's own curves are contaminated by its simulator.
@@ -138,8 +139,22 @@ def table(found: list[dict[str, Any]]) -> str:
             chosen = {"task": task, "train": train, "cal": cal, "right": right, "method": method}
             rate, low, high, runs = rates(found, **chosen)
             if runs:
-                lines.append(f"  {method:24}{rate:>7.3f}  [{low:.3f}, {high:.3f}]  {runs} runs")
+                lines.append(
+                    f"  {method:24}{rate:>7.3f}  [{low:.3f}, {high:.3f}]  {runs:>2} runs"
+                    f"{beside(chosen, rate, runs)}"
+                )
     return "\n".join([*lines, *_relative(found, methods)])
+
+
+def beside(cell: dict[str, Any], rate: float, runs: int) -> str:
+    """The printed rate of a cell, and whether ours agrees with it; empty where there is none."""
+    printed = printed_rate(cell)
+    if printed is None:
+        return ""
+    # Ours of local HPD is another test.
+    if not cell["method"].startswith("published"):
+        return f"   printed {printed:.3f}"
+    return f"   printed {printed:.3f}{'' if agree(rate, runs, printed) else ', differs'}"
 
 
 def _relative(found: list[dict[str, Any]], methods: list[str]) -> list[str]:

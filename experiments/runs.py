@@ -48,6 +48,7 @@ class Experiment:
         draw: Draws it into a file; None for a table.
         prepare: Makes what jobs share, with an executor or without; None if nothing.
         partial: Whether some of the jobs make a table and a figure of their own.
+        absent: Says what it needs that is not here; empty, or None, if all is.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Experiment:
     draw: Callable[[list[dict[str, Any]], Path], None] | None = None
     prepare: Callable[[list[Job], Context, Executor | None], None] | None = None
     partial: bool = False
+    absent: Callable[[], str] | None = None
 
 
 class Records:
