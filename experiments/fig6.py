@@ -97,23 +97,25 @@ class Elsewhere(Setting):
     """A setting at observations of any kind.
 
     Args:
-        places: The kind of observations, and their number.
+        places: Kinds of observations, and the number of each.
         folder: Where draws of the true posterior are kept.
     """
 
-    places: tuple[str, int] = field(kw_only=True)
+    places: dict[str, int] = field(kw_only=True)
     folder: Path = field(kw_only=True)
 
     @property
     def x_o(self) -> Tensor:
         """The observations, which do not depend on the flow."""
-        kind, count = self.places
-        return PLACES[kind](self.task, count)
+        return torch.cat([PLACES[kind](self.task, n) for kind, n in self.places.items()])
 
     def exact(self, n: int) -> list[Tensor]:
         """Draws (n, m) of the true posterior at every observation, for any flow the same."""
-        drawn = _posteriors(self.recipe.task, *self.places, n, self.folder)
-        return list(torch.from_numpy(drawn))
+        each = (
+            _posteriors(self.recipe.task, kind, count, n, self.folder)
+            for kind, count in self.places.items()
+        )
+        return list(torch.from_numpy(np.concatenate(list(each))))
 
 
 def _posteriors(
@@ -133,7 +135,11 @@ def prepare(todo: list[Job], context: Context, executor: Executor | None = None)
     """Trains the flows, and draws from the true posteriors, which may take minutes."""
     train_flows(todo, context, executor)
     # As many draws to train oracles as to judge them.
-    wanted = ((job["task"], job["places"], job["count"], 2 * job["cal"]) for job in todo)
+    wanted = (
+        (job["task"], kind, count, 2 * job["cal"])
+        for job in todo
+        for kind, count in job["observations"].items()
+    )
     for one in dict.fromkeys(wanted):
         _posteriors(*one, context.folder, executor)
 
@@ -219,13 +225,12 @@ def correlation(one: list[float], other: list[float]) -> dict[str, float | int |
 
 
 def jobs(budget: str) -> list[Job]:
-    """One job for each flow and kind of observations."""
+    """One job for each flow."""
     given = BUDGETS[budget]
     return [
         {
             "task": name,
-            "places": kind,
-            "count": count,
+            "observations": given["places"],
             "train": train,
             "oracles": list(given["oracles"]),
             "cal": given["cal"],
@@ -234,7 +239,6 @@ def jobs(budget: str) -> list[Job]:
             "run": 0,
         }
         for name in given["tasks"]
-        for kind, count in given["places"].items()
         for train in given["train"]
     ]
 
@@ -242,23 +246,29 @@ def jobs(budget: str) -> list[Job]:
 def run(job: Job, context: Context) -> dict[str, Any]:
     """Statistics of all methods at the observations, and correlations with those of oracles."""
     recipe = Recipe.of(job)
-    setting = Elsewhere(
-        recipe,
-        flow(recipe, context),
-        job["cal"],
-        job["run"],
-        job["draws"],
-        places=(job["places"], job["count"]),
-        folder=context.folder,
-    )
-    statistic = {name: _statistics(name, setting) for name in (*job["oracles"], *LOCALS)}
+    places: dict[str, int] = job["observations"]
+    sizes = job["cal"], job["run"], job["draws"]
+    trained = flow(recipe, context)
+    setting = Elsewhere(recipe, trained, *sizes, places=places, folder=context.folder)
+    found = {name: _statistics(name, setting) for name in (*job["oracles"], *LOCALS)}
+    rows, first = [], 0
+    for kind, count in places.items():
+        part = slice(first, first + count)
+        here = {name: values[part] for name, values in found.items()}
+        rows.append(
+            {"places": kind, "count": count, "statistic": here, **_correlations(here, job)}
+        )
+        first += count
+    return {"each": rows}
+
+
+def _correlations(statistic: dict[str, list[float]], job: Job) -> dict[str, Any]:
     return {
-        "statistic": statistic,
         "correlation": [
             {"method": name, "oracle": oracle, **correlation(statistic[oracle], statistic[name])}
             for name in LOCALS
             for oracle in job["oracles"]
-        ],
+        ]
     }
 
 

@@ -31,8 +31,8 @@ def setting(tmp_path_factory):
 OTHER = Recipe("two_moons", 50)
 
 
-def elsewhere(trained, folder, recipe=OTHER, places=("joint", 3)):
-    return Elsewhere(recipe, trained, 100, 0, 40, places=places, folder=folder)
+def elsewhere(trained, folder, recipe=OTHER, places=None):
+    return Elsewhere(recipe, trained, 100, 0, 40, places=places or {"joint": 3}, folder=folder)
 
 
 def test_correlations_have_their_signs():
@@ -53,8 +53,11 @@ def test_observations_of_the_joint_do_not_depend_on_the_flow(setting):
     other = elsewhere(None, setting.folder)
     torch.testing.assert_close(setting.x_o, other.x_o)
     assert not torch.allclose(setting.x_o, setting.task.observations.x[:3])
-    benchmark = elsewhere(None, setting.folder, places=("benchmark", 10))
+    benchmark = elsewhere(None, setting.folder, places={"benchmark": 10})
     torch.testing.assert_close(benchmark.x_o, setting.task.observations.x)
+    both = elsewhere(None, setting.folder, places={"benchmark": 4, "joint": 3})
+    torch.testing.assert_close(both.x_o, torch.cat([benchmark.x_o[:4], setting.x_o]))
+    assert len(both.exact(10)) == 7
 
 
 def test_posteriors_are_those_at_the_observations(setting):
@@ -108,8 +111,7 @@ def test_jobs_are_all_different():
     for budget in ("ci", "smoke", "paper"):
         found = jobs(budget)
         assert len({str(job) for job in found}) == len(found)
-    paper = {(job["places"], job["count"]) for job in jobs("paper")}
-    assert paper == {("benchmark", 10), ("joint", 100)}
+    assert all(job["observations"] == {"benchmark": 10, "joint": 100} for job in jobs("paper"))
 
 
 def test_printed_values_stand_beside_ours(monkeypatch):
