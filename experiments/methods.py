@@ -20,7 +20,7 @@ from . import published
 from .material import Setting
 from .published import Batched, Trial, together
 
-__all__ = ["METHODS", "ORACLES", "Found", "several"]
+__all__ = ["METHODS", "ORACLES", "STACKED", "Found", "several"]
 
 Found = dict[str, list[float]]
 Method = Callable[[Setting, int], Found]
