@@ -181,7 +181,7 @@ def _mean_power(rows: list[dict[str, Any]]) -> float:
 
 
 STYLES = {
-    "published": {"ls": "--", "marker": "o", "mfc": "none"},
+    "as published": {"ls": "--", "marker": "o", "mfc": "none"},
     "ours": {"ls": "-", "marker": "o"},
 }
 COLOURS = {
@@ -199,67 +199,114 @@ COLOURS = {
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """A row for each task: statistic and power against N_train, power and level against N_cal."""
+    """Two rows for each task, as published with what is printed, and ours.
+
+    Statistic and power against N_train, power and level against N_cal.
+    """
     tasks = list(dict.fromkeys(row["task"] for row in found))
-    figure, axes = plt.subplots(
-        len(tasks), 4, figsize=(13, 2.6 * len(tasks)), layout="constrained", squeeze=False
-    )
-    for row, task in zip(axes, tasks, strict=True):
+    size = (12, 4.6 * len(tasks) + 0.8)
+    figure, axes = plt.subplots(2 * len(tasks), 4, figsize=size, layout="constrained")
+    for i, task in enumerate(tasks):
         some = [r for r in found if r["task"] == task]
-        cal = max(r["cal"] for r in some if not r["right"])
-        train = min((r["train"] for r in some if r["right"]), default=some[0]["train"])
-        _statistics(row[0], [r for r in some if r["cal"] == cal and not r["right"]])
-        _curves(row[1], [r for r in some if r["cal"] == cal and not r["right"]], "train")
-        _curves(row[2], [r for r in some if r["train"] == train and not r["right"]], "cal")
-        _curves(row[3], [r for r in some if r["right"]], "cal")
-        row[0].set_ylabel(f"{task}\nstatistic")
-        for ax, title in zip(row, ("statistic", "power", "power", "level"), strict=True):
-            ax.set_title(title, fontsize=9)
-        row[3].axhline(ALPHA, color="#333333", lw=0.8, ls=":")
-    handles, labels = axes[0, 1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=8, frameon=False)
+        for j, name in enumerate(STYLES):
+            mine = [r for r in some if r["method"].startswith("published") == (name != "ours")]
+            _row(axes[2 * i + j], mine)
+            axes[2 * i + j, 0].set_ylabel(
+                f"{task.replace('_', ' ')}\n{name}\nstatistic", fontsize=8
+            )
+    for column in (0, 2):
+        _legend(figure, axes[:2, 1:].ravel(), column)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
-def _methods(found: list[dict[str, Any]]) -> list[tuple[str, str, dict[str, Any]]]:
-    names = dict.fromkeys(row["method"] for row in found)
-    return [
-        (
-            name,
-            COLOURS[name.removeprefix("published ")],
-            STYLES["published" if "published" in name else "ours"],
-        )
-        for name in names
-    ]
+TITLES = ("statistic", "power, all pairs", "power, N_train = {}", "level, N_train = {}")
+
+
+def _row(axes: Any, found: list[dict[str, Any]]) -> None:
+    """The four panels of a task and a column."""
+    wrong = [r for r in found if not r["right"]]
+    cal = max((r["cal"] for r in wrong), default=0)
+    train = min((r["train"] for r in found if r["right"]), default=0)
+    _statistics(axes[0], [r for r in wrong if r["cal"] == cal])
+    _curves(axes[1], [r for r in wrong if r["cal"] == cal], "train")
+    _curves(axes[2], [r for r in wrong if r["train"] == train], "cal")
+    _curves(axes[3], [r for r in found if r["right"]], "cal")
+    for ax, title in zip(axes, TITLES, strict=True):
+        ax.set_title(title.format(train), fontsize=8)
+        ax.tick_params(labelsize=7)
+    axes[3].axhline(ALPHA, color="#333333", lw=0.8, ls=":")
+
+
+def _legend(figure: Any, axes: Any, column: int) -> None:
+    """All methods of a column, once, below."""
+    handles: dict[str, Any] = {}
+    for ax in axes:
+        shown = zip(*ax.get_legend_handles_labels(), strict=True)
+        handles |= {
+            label: handle
+            for handle, label in shown
+            if ("published" in label or "printed" in label) == (column == 0)
+        }
+    place = "outside lower left" if column == 0 else "outside lower right"
+    names, lines = list(handles), list(handles.values())
+    figure.legend(
+        lines, names, loc=place, ncols=2 if column == 0 else 5, fontsize=7, frameon=False
+    )
+
+
+def _look(name: str) -> dict[str, Any]:
+    style = STYLES["as published" if name.startswith("published") else "ours"]
+    return {"color": COLOURS[name.removeprefix("published ")], "ms": 3.5, "lw": 1.1, **style}
 
 
 def _statistics(ax: Any, found: list[dict[str, Any]]) -> None:
-    for name, colour, style in _methods(found):
-        if name not in (
-            "published C2ST",
-            "published L-C2ST",
-            "published L-C2ST-NF",
-            "L-C2ST",
-            "L-C2ST-NF",
-        ):
+    """Means over observations of statistics that are means of squares."""
+    for name in dict.fromkeys(row["method"] for row in found):
+        if "C2ST" not in name:
             continue
         mine = [r for r in found if r["method"] == name]
         at = sorted({r["train"] for r in mine})
         means = [np.mean([r["statistic"] for r in mine if r["train"] == n]) for n in at]
-        ax.plot(at, means, color=colour, ms=4, lw=1.2, **style)
-    ax.set(xscale="log", xlabel="N_train")
+        ax.plot(at, means, **_look(name))
+    _axis(ax, found, "train")
+    ax.set_ylim(0, None)
 
 
 def _curves(ax: Any, found: list[dict[str, Any]], along: str) -> None:
-    for name, colour, style in _methods(found):
+    """Rates with intervals over runs as published, where curves are few; and printed rates."""
+    for name in dict.fromkeys(row["method"] for row in found):
         mine = [r for r in found if r["method"] == name]
         at = sorted({r[along] for r in mine})
         found_here = [rates(mine, **{along: n}) for n in at]
         mean, low, high, _ = (np.array(v) for v in zip(*found_here, strict=True))
-        ax.plot(at, mean, color=colour, ms=4, lw=1.2, label=name, **style)
-        ax.fill_between(at, low, high, color=colour, alpha=0.08, lw=0)
-    ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel=f"N_{along}")
+        look = _look(name)
+        ax.plot(at, mean, label=name, **look)
+        if name.startswith("published"):
+            ax.fill_between(at, low, high, color=look["color"], alpha=0.12, lw=0)
+            _printed(ax, mine, along)
+    _axis(ax, found, along)
+    ax.set_ylim(-0.03, 1.03)
+
+
+def _printed(ax: Any, found: list[dict[str, Any]], along: str) -> None:
+    """The authors' rates, where they are at hand."""
+    cells = {row[along]: printed_rate(row) for row in found}
+    shown = sorted((n, rate) for n, rate in cells.items() if rate is not None)
+    if shown:
+        name = found[0]["method"]
+        label = f"{name.removeprefix('published ')}, printed"
+        ax.plot(*zip(*shown, strict=True), "x", ms=6, color=_look(name)["color"], label=label)
+
+
+def _axis(ax: Any, found: list[dict[str, Any]], along: str) -> None:
+    """A logarithmic axis with ticks at powers of ten, or at all sizes where those are few."""
+    at = sorted({row[along] for row in found})
+    ax.set_xscale("log")
+    ax.set_xlabel(f"N_{along}", fontsize=8)
+    ticks = [n for n in at if np.log10(n) % 1 == 0] if len(at) > 2 else at
+    ax.set_xticks(ticks, [f"{n:g}" for n in ticks])
+    ax.minorticks_off()
 
 
 FIG2 = Experiment(

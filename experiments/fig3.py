@@ -23,7 +23,7 @@ from .authors import published_numbers
 from .jansen_rit import GAINS, NAMES, SEED, Setting, at, observed
 from .runs import Context, Experiment, Job
 
-__all__ = ["FIG3", "u_shape"]
+__all__ = ["FIG3", "paper_local", "paper_overall", "u_shape"]
 
 Found = dict[str, Any]
 
@@ -186,7 +186,7 @@ def table(found: list[dict[str, Any]]) -> str:
 
 
 def _overall_lines(row: dict[str, Any]) -> list[str]:
-    paper = _paper_overall()
+    paper = paper_overall()
     head = f"{'global':12}{'distance':>10}{'p':>8}" + (f"{'paper':>12}{'p':>10}" if paper else "")
     lines = [head]
     for i, (name, far, p) in enumerate(
@@ -198,7 +198,7 @@ def _overall_lines(row: dict[str, Any]) -> list[str]:
 
 
 def _local_lines(row: dict[str, Any]) -> list[str]:
-    theirs = _paper_local() if row["method"].startswith("published") else {}
+    theirs = paper_local() if row["method"].startswith("published") else {}
     columns = f"{'statistic':>11}{'p':>8}{'null 97.5 %':>13}"
     along = u_shape(row["gains"], row["statistic"])
     head = f"{row['method']}, rank correlation with |gain| {along:+.2f}"
@@ -215,7 +215,7 @@ def _cells(numbers: list[float]) -> str:
     return f"{statistic:>11.4f}{p:>8.3f}{high:>13.4f}"
 
 
-def _paper_overall() -> list[tuple[float, float]]:
+def paper_overall() -> list[tuple[float, float]]:
     """Distances and p-values of SBC and HPD in the paper's own files; empty where absent."""
     numbers = published_numbers().get("exp3_jrnmm")
     if numbers is None:
@@ -225,7 +225,7 @@ def _paper_overall() -> list[tuple[float, float]]:
     return list(zip(distances, ps, strict=True))
 
 
-def _paper_local() -> dict[int, list[float]]:
+def paper_local() -> dict[int, list[float]]:
     """Statistic, p-value and null quantile of the paper by gain; empty where absent."""
     numbers = published_numbers().get("exp3_jrnmm", {}).get("per_gain", {})
     keys = ("t_stat", "p_value", "null_q975")
@@ -273,7 +273,7 @@ def _statistics(ax: Axes, local: list[dict[str, Any]]) -> None:
         band = row["gains"], row["null_low"], row["null_high"]
         _line(ax, row, row["statistic"])
         ax.fill_between(*band, color=colour, alpha=0.2, lw=0, label="its 95 % null")
-    theirs = _paper_local()
+    theirs = paper_local()
     gains = [gain for gain in local[0]["gains"] if gain in theirs]
     if gains:
         values = [theirs[gain][0] for gain in gains]

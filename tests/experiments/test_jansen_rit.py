@@ -196,13 +196,13 @@ def test_the_paper_stands_beside_where_it_is_at_hand(monkeypatch):
     assert "in the paper" in lines[1]
     assert lines[3].split() == ["0", "0.1000", "0.500", "0.2000", "0.0163", "0.000", "0.0085"]
     assert "paper" not in "".join(fig3._local_lines(row("L-C2ST-NF")))
-    assert fig3._paper_overall()[-1] == (0.2, 0.0)
+    assert fig3.paper_overall()[-1] == (0.2, 0.0)
 
 
 def test_nothing_is_missed_where_it_is_not(monkeypatch):
     monkeypatch.setattr(fig3, "published_numbers", dict)
     assert "paper" not in "".join(fig3._local_lines(row()))
-    assert fig3._paper_overall() == []
+    assert fig3.paper_overall() == []
     _, ax = plt.subplots()
     fig3._statistics(ax, [row()])
     assert len(ax.lines) == 1

@@ -1,0 +1,341 @@
+"""The tables of docs/reproduction.md, from results and the authors' numbers: never by hand.
+
+    python -m experiments.reproduction [--results results/paper] [--page docs/reproduction.md]
+
+Each table stands between ``<!-- NAME -->`` and ``<!-- end -->``; what is between them is written
+anew, the words around stay.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import fig1, fig3, fig6, table1
+from .authors import PAIRS, TRAINED, agree, printed_rate, published_numbers
+from .fig2 import ASIDE, rates
+from .methods import METHODS, ORACLES
+from .samples import SKLEARN, printed_statistic
+
+__all__ = ["BLOCKS", "main", "rewritten"]
+
+Rows = list[dict[str, Any]]
+MARK = re.compile(r"(<!-- ([\w -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+# Values of s in the table of Figure 1.
+SHOWN = (0.01, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.2, 1.5)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [list(head), ["---"] * len(head), *map(list, rows)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _figure1(found: Rows) -> str:
+    theirs, ours = published_numbers()["exp1"]["qda_power"], fig1.powers(found)
+    shown = [s for s in SHOWN if s in ours["ours"]["mse"]]
+    return _table(
+        ["power of QDA, s =", *map(str, shown)],
+        [
+            [f"{name}, {column}", *(f"{values(s):.2f}" for s in shown)]
+            for name, key in fig1.SHOWN.items()
+            for column, values in (
+                ("printed", lambda s, key=key: theirs[key][fig1.GRID.index(s)]),
+                ("as published", lambda s, name=name: ours["as published"][name][s]),
+                ("ours", lambda s, name=name: ours["ours"][name][s]),
+            )
+        ],
+    )
+
+
+def _rate(found: Rows, **cell: Any) -> str:
+    """A rate with its number of runs, and the printed one behind a slash."""
+    rate, _, _, runs = rates(found, **cell)
+    if not runs:
+        return ""
+    printed = printed_rate(cell) if cell["method"].startswith("published") else None
+    if printed is None:
+        return f"{rate:.2f} ({runs})"
+    return f"{rate:.2f} ({runs}) / {printed:.2f}{'' if agree(rate, runs, printed) else ' †'}"
+
+
+def _along(found: Rows, key: str, at: Sequence[int], **rest: Any) -> str:
+    """Tables of all tasks: a line for each method, a column for each size."""
+    text = ""
+    for task in dict.fromkeys(row["task"] for row in found):
+        here = [row for row in found if row["task"] == task]
+        methods = [m for m in (*METHODS, *sorted({r["method"] for r in here} - METHODS.keys()))]
+        lines = [
+            [method, *(_rate(here, task=task, method=method, **rest, **{key: n}) for n in at)]
+            for method in methods
+        ]
+        name = {"train": "N_train", "cal": "N_cal"}[key]
+        head = [f"{task.replace('_', ' ')}, {name} =", *map(str, at)]
+        kept = [line for line in lines if any(line[1:])]
+        text += f"{_table(head, kept)}\n" if kept else ""
+    return text
+
+
+def _figure2_train(found: Rows) -> str:
+    return _along(found, "train", TRAINED, cal=10_000, right=False)
+
+
+def _figure2_power(found: Rows) -> str:
+    return _along(_swept(found), "cal", PAIRS, train=1000, right=False)
+
+
+def _figure2_level(found: Rows) -> str:
+    return _along(_swept(found), "cal", PAIRS, train=1000, right=True)
+
+
+def _swept(found: Rows) -> Rows:
+    """Tasks of which there is more than the largest calibration."""
+    tasks = {row["task"] for row in found if row["cal"] < max(PAIRS)}
+    return [row for row in found if row["task"] in tasks]
+
+
+def _agreement(found: Rows) -> str:
+    """How many cells of the published column agree with the printed rates."""
+    cells = dict.fromkeys(
+        (row["task"], row["train"], row["cal"], row["right"], row["method"])
+        for row in found
+        if row["method"].startswith("published") and row["pvalue"]
+    )
+    names = ("task", "train", "cal", "right", "method")
+    lines = []
+    for wanted in (False, True):
+        for method in dict.fromkeys(cell[-1] for cell in cells):
+            agreed = []
+            for values in cells:
+                cell = dict(zip(names, values, strict=True))
+                printed = printed_rate(cell)
+                if cell["right"] == wanted and cell["method"] == method and printed is not None:
+                    rate, _, _, runs = rates(found, **cell)
+                    agreed.append(agree(rate, runs, printed))
+            if agreed:
+                kind = "level" if wanted else "power"
+                lines.append([method, kind, f"{sum(agreed)} of {len(agreed)}"])
+    return _table(["as published", "rate", "cells that agree with the printed rate"], lines)
+
+
+def _relative(found: Rows) -> str:
+    """Mean power over tasks and N_train at N_cal = 10 000, in all and over the oracle's."""
+    some = [r for r in found if r["cal"] == 10_000 and not r["right"] and r["task"] != ASIDE]
+    every = sorted({(r["task"], r["train"]) for r in some})
+    lines, best = [], 0.0
+    for method in METHODS:
+        power = [rates(some, method=method, task=task, train=train) for task, train in every]
+        if any(runs == 0 for *_, runs in power):
+            continue
+        mean = float(np.mean([rate for rate, *_ in power]))
+        best = max(best, mean if method in ORACLES else 0.0)
+        runs = sorted({runs for *_, runs in power})
+        lines.append((method, mean, "–".join(map(str, dict.fromkeys((runs[0], runs[-1]))))))
+    return _table(
+        [f"mean over {len(every)} cells", "runs", "power", "over the oracle's"],
+        [[name, runs, f"{mean:.3f}", f"{mean / best:.2f}"] for name, mean, runs in lines],
+    )
+
+
+def _levels(found: Rows) -> str:
+    """Rejection rates where q is right, over all cells, by method."""
+    right = [row for row in found if row["right"]]
+    lines = []
+    for method in dict.fromkeys(row["method"] for row in right):
+        rate, low, high, runs = rates(right, method=method)
+        lines.append([method, str(runs), f"{rate:.3f}", f"[{low:.3f}, {high:.3f}]"])
+    return _table(["where q is right", "runs", "rejected at 0.05", "95 % interval"], lines)
+
+
+def _samples(found: Rows) -> str:
+    return _along(
+        [row for row in found if row["train"] == 1000 and row["method"] != SKLEARN],
+        "cal",
+        PAIRS,
+        train=1000,
+        right=False,
+    )
+
+
+def _samples_whole(found: Rows) -> str:
+    """Rates and mean statistics on all of the authors' pairs, beside their own of that run."""
+    whole = [row for row in found if row["cal"] == 10_000]
+    lines = []
+    for task, train in dict.fromkeys((r["task"], r["train"]) for r in whole):
+        for method in ("published L-C2ST", "published L-C2ST-NF", SKLEARN):
+            rows = [
+                r for r in whole if (r["task"], r["train"], r["method"]) == (task, train, method)
+            ]
+            if not rows:
+                continue
+            theirs = printed_statistic(rows[0])
+            mean = np.mean([r["statistic"] for r in rows])
+            rate = f"{rates(rows)[0]:.1f}" if rows[0]["pvalue"] else ""
+            key = {"published L-C2ST": "lc2st"}.get(method, "lc2st_nf")
+            numbers = published_numbers()["exp2"][task]["vs_n_train"][key]["TPR"]["mse"]
+            single = f"{numbers[TRAINED.index(train)]:.1f}" if rate else ""
+            statistic = [f"{mean:.4f}", "" if theirs is None else f"{theirs:.4f}"]
+            lines.append([task.replace("_", " "), str(train), method, *statistic, rate, single])
+    head = ["task", "N_train", "method", "statistic", "theirs", "rejected", "theirs, this run"]
+    return _table(head, lines)
+
+
+def _samples_ours(found: Rows) -> str:
+    whole = [row for row in found if row["method"] != SKLEARN]
+    return _along(whole, "train", TRAINED, cal=10_000, right=False)
+
+
+def _figure3(found: Rows) -> str:
+    """Statistics and p-values over the gain."""
+    theirs, local = fig3.paper_local(), [row for row in found if "statistic" in row]
+    gains = local[0]["gains"]
+    lines = [
+        ["printed L-C2ST-NF, statistic", *(f"{theirs[g][0]:.3f}" for g in gains), ""],
+        ["printed L-C2ST-NF, p", *(f"{theirs[g][1]:.3f}" for g in gains), ""],
+    ]
+    for row in local:
+        along = f"{fig3.u_shape(gains, row['statistic']):+.2f}"
+        values = (f"{v:.3g}" for v in row["statistic"])
+        lines.append([f"{row['method']}, statistic", *values, along])
+        lines.append([f"{row['method']}, p", *(f"{v:.3f}" for v in row["pvalue"]), ""])
+    along = f"{fig3.u_shape(gains, [theirs[g][0] for g in gains]):+.2f}"
+    lines[0][-1] = along
+    return _table(["gain", *map(str, gains), "rank correlation with \\|gain\\|"], lines)
+
+
+def _figure3_global(found: Rows) -> str:
+    whole = next(row for row in found if row["method"] == fig3.GLOBAL)
+    theirs = fig3.paper_overall()
+    lines = [
+        [name, f"{far:.4f}", f"{p:.3f}", f"{printed[0]:.4f}", f"{printed[1]:.2g}"]
+        for name, far, p, printed in zip(
+            whole["names"], whole["distance"], whole["pvalue"], theirs, strict=True
+        )
+    ]
+    return _table(["global", "distance", "p", "theirs", "p"], lines)
+
+
+def _figure4(found: Rows) -> str:
+    lines = [
+        [str(r["gain"]), f"{r['pvalue']:.3f}", r["effects"], r["moments_effects"]] for r in found
+    ]
+    return _table(["gain", "p", "effects, from the ratio", "effects, from local moments"], lines)
+
+
+def _table3(found: Rows) -> str:
+    """Correlations over the joint's observations, with signs, beside the printed p-values."""
+    lines = []
+    for row in found:
+        if row["places"] != "joint":
+            continue
+        cells = [row["task"].replace("_", " "), str(row["train"])]
+        for method in fig6.THEIRS:
+            theirs = fig6.printed(row, method)
+            mine = _correlation(row, method, "published C2ST")
+            r = theirs.get("pearson_r")
+            cells += [mine, "-" if r is None else f"{r:+.2f}", str(theirs.get("table3", ""))]
+        cells += [_correlation(row, m, "Bayes") for m in ("L-C2ST", "L-C2ST-NF", "moments-NF")]
+        lines.append(cells)
+    head = ["task", "N_train"]
+    for name in ("L-C2ST", "L-C2ST-NF"):
+        head += [f"{name} as published, r (p)", "their r", "their p, printed"]
+    head += [f"{m}, r (p) with Bayes" for m in ("L-C2ST", "L-C2ST-NF", "moments-NF")]
+    return _table(head, lines)
+
+
+def _correlation(row: dict[str, Any], method: str, oracle: str) -> str:
+    for c in row["correlation"]:
+        if (c["method"], c["oracle"]) == (method, oracle) and c["pearson_r"] is not None:
+            return f"{c['pearson_r']:+.2f} ({c['pearson_p']:.1g})"
+    return "-"
+
+
+def _table1(found: Rows) -> str:
+    numbers = published_numbers()["table1_printed_runtime_slcp"]
+    sizes = sorted({row["cal"] for row in found})
+    lines = []
+    for method in dict.fromkeys(row["method"] for row in found):
+        cells = [method]
+        for cal in sizes:
+            for part in ("without", "with"):
+                values = table1.medians(found, cal, part)[method]
+                cells.append(f"{next(iter(values.values()))[0]:.3g}")
+        lines.append(cells)
+    for name, key in table1.PRINTED.items():
+        at = TRAINED.index(found[0]["train"])
+        cells = [f"printed {name} (their machine)"]
+        for cal in sizes:
+            cells += [f"{numbers[f'n_cal_{cal}'][key][at]:.3g}", ""]
+        lines.append(cells)
+    head = ["seconds"]
+    for cal in sizes:
+        head += [f"N_cal {cal}, no nulls", f"{found[0]['nulls']} nulls"]
+    return _table(head, lines)
+
+
+# Tables by their names on the page: the experiment, and what makes it of its results.
+BLOCKS: dict[str, tuple[str, Callable[[Rows], str]]] = {
+    "figure 1": ("fig1", _figure1),
+    "figure 2 train": ("fig2", _figure2_train),
+    "figure 2 power": ("fig2", _figure2_power),
+    "figure 2 level": ("fig2", _figure2_level),
+    "agreement": ("fig2", _agreement),
+    "relative": ("fig2", _relative),
+    "levels": ("fig2", _levels),
+    "samples": ("samples", _samples),
+    "samples whole": ("samples", _samples_whole),
+    "samples ours": ("samples", _samples_ours),
+    "samples agreement": ("samples", _agreement),
+    "figure 3": ("fig3", _figure3),
+    "figure 3 global": ("fig3", _figure3_global),
+    "figure 4": ("fig4", _figure4),
+    "table 3": ("fig6", _table3),
+    "table 1": ("table1", _table1),
+}
+
+
+def rewritten(text: str, folder: Path) -> str:
+    """A page with all its tables made anew.
+
+    Args:
+        text: The page.
+        folder: Where results are.
+    """
+    results = {name: _results(folder / f"{name}.json") for name in set(_named(text))}
+
+    def made(found: re.Match[str]) -> str:
+        experiment, make = BLOCKS[found[2]]
+        return f"{found[1]}{make(results[experiment])}{found[4]}"
+
+    return MARK.sub(made, text)
+
+
+def _named(text: str) -> Iterator[str]:
+    for found in MARK.finditer(text):
+        if found[2] not in BLOCKS:
+            raise ValueError(f"page: expected a table of {', '.join(BLOCKS)}, got {found[2]}")
+        yield BLOCKS[found[2]][0]
+
+
+def _results(path: Path) -> Rows:
+    found: Rows = json.loads(path.read_text(encoding="utf-8"))["results"]
+    return found
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Writes the tables of the page anew."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.reproduction")
+    parser.add_argument("--results", type=Path, default=Path("results/paper"))
+    parser.add_argument("--page", type=Path, default=Path("docs/reproduction.md"))
+    given = parser.parse_args(arguments)
+    if not published_numbers():
+        parser.error("expected the authors' numbers in ../shared/data/paper")
+    text = rewritten(given.page.read_text(encoding="utf-8"), given.results)
+    given.page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
