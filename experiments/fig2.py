@@ -211,9 +211,8 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         for j, name in enumerate(STYLES):
             mine = [r for r in some if r["method"].startswith("published") == (name != "ours")]
             _row(axes[2 * i + j], mine)
-            axes[2 * i + j, 0].set_ylabel(
-                f"{task.replace('_', ' ')}\n{name}\nstatistic", fontsize=8
-            )
+            words = f"{task.replace('_', ' ')}\n{name}\nstatistic"
+            axes[2 * i + j, 0].set_ylabel(words, fontsize=8)
     for column in (0, 2):
         _legend(figure, axes[:2, 1:].ravel(), column)
     figure.savefig(path, dpi=150)
