@@ -215,7 +215,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         axes[1].plot(pairs, rates, "o-", **_look(method, method))
     _told(axes[2], [row for row in found if "estimate" in row and row["error"] == "shift"])
     axes[0].set(xlabel="total variation between q and the truth", ylabel="rejection rate at 0.05")
-    axes[1].set(xlabel="calibration pairs", xscale="log", ylabel="rejection rate at 0.05")
+    axes[1].set(xlabel="calibration pairs", xscale="log", ylim=(-0.03, 1.03))
     axes[1].axhline(0.8, color="#333333", lw=0.8, ls=":")
     axes[0].legend(fontsize=7, frameon=False, title="shift (wide dashed)", title_fontsize=7)
     figure.savefig(path, dpi=150)

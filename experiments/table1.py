@@ -242,7 +242,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "paper": {
         "train": (1000,),
         "cal": (5000, 10_000),
-        "rounds": 2,
+        "rounds": 1,
         "nulls": 100,
         "draws": 10_000,
         "level_draws": 1000,
