@@ -149,8 +149,9 @@ def one(
 
 
 def report(found: list[dict[str, np.ndarray]]) -> None:
-    for name in found[0]:
-        p = np.array([row[name] for row in found])
+    # Kept repetitions may have had other tests.
+    for name in dict.fromkeys(name for row in found for name in row):
+        p = np.array([row[name] for row in found if name in row])
         leak, power = (p <= 0.05).mean(0)
         low, high = binom.interval(0.99, len(p), 0.05)
         inside = low <= (p[:, 0] <= 0.05).sum() <= high
