@@ -192,6 +192,8 @@ COLOURS = {
     "Ridge-NF": "#56B4E9",
     "moments": "#CC79A7",
     "moments-NF": "#009E73",
+    "smoothed": "#882255",
+    "smoothed-NF": "#117733",
     "LocalExchange": "#8c6bb1",
     "LocalExchange-NF": "#4d9221",
     "local HPD": "#999999",
@@ -231,10 +233,12 @@ def _row(axes: Any, found: list[dict[str, Any]]) -> None:
     _curves(axes[1], [r for r in wrong if r["cal"] == cal], "train")
     _curves(axes[2], [r for r in wrong if r["train"] == train], "cal")
     _curves(axes[3], [r for r in found if r["right"]], "cal")
+    axes[3].axhline(ALPHA, color="#333333", lw=0.8, ls=":")
     for ax, title in zip(axes, TITLES, strict=True):
         ax.set_title(title.format(train), fontsize=8)
         ax.tick_params(labelsize=7)
-    axes[3].axhline(ALPHA, color="#333333", lw=0.8, ls=":")
+        # An interrupted run has not been everywhere.
+        ax.set_visible(len(ax.lines) > (ax is axes[3]))
 
 
 def _legend(figure: Any, axes: Any, column: int) -> None:

@@ -14,7 +14,7 @@ import torch
 
 import assay
 from assay.diagnostics.c2st import HeldOut
-from assay.neighbourhoods import Nearest
+from assay.neighbourhoods import Nearest, Smooth
 
 from . import published
 from .material import Setting
@@ -122,19 +122,23 @@ def ridge_nf(setting: Setting, nulls: int) -> Found:
     return _tested(test(assay.Draws(setting.x_o, n=setting.draws)))
 
 
-def moments(setting: Setting, nulls: int) -> Found:
-    """Local moments of draws of q, exact for the nearest fifth."""
+def _moments(places: Any, setting: Setting, nulls: int) -> Found:
+    """Local moments of several draws of q at each x."""
     sets = setting.sets(max(SEVERAL, setting.task.m + 6))
-    null = assay.Exchange(nulls)
-    test = assay.moments(sets, Nearest((NEAR,)), null, seed=setting.seed)
+    test = assay.moments(sets, places, assay.Exchange(nulls), seed=setting.seed)
     return _tested(test(assay.Draws(setting.x_o)))
 
 
-def moments_nf(setting: Setting, nulls: int) -> Found:
-    """Local moments of latents, exact for the nearest fifth."""
-    null = assay.KnownBase(nulls)
-    test = assay.moments(setting.latents, Nearest((NEAR,)), null, seed=setting.seed)
+def _moments_nf(places: Any, setting: Setting, nulls: int) -> Found:
+    """Local moments of latents."""
+    test = assay.moments(setting.latents, places, assay.KnownBase(nulls), seed=setting.seed)
     return _tested(test(assay.Draws(setting.x_o)))
+
+
+# Smoothed over all pairs a test is exact if q is right everywhere, as those of networks are; from
+# the nearest fifth, if q is right there.
+moments, moments_nf = (partial(f, Nearest((NEAR,))) for f in (_moments, _moments_nf))
+smoothed, smoothed_nf = (partial(f, Smooth()) for f in (_moments, _moments_nf))
 
 
 def local_exchange(setting: Setting, nulls: int) -> Found:
@@ -179,6 +183,8 @@ METHODS: dict[str, Method] = {
     "Ridge-NF": ridge_nf,
     "moments": moments,
     "moments-NF": moments_nf,
+    "smoothed": smoothed,
+    "smoothed-NF": smoothed_nf,
     "LocalExchange": local_exchange,
     "LocalExchange-NF": local_exchange_nf,
     "local HPD": lhpd,
