@@ -1,0 +1,88 @@
+"""Tables of the reproduction are those of the results, and words around them stay."""
+
+import json
+
+import pytest
+from experiments import authors, fig3, fig6, reproduction, samples
+from experiments.reproduction import BLOCKS, main, rewritten
+
+TRAIN = {"TPR_mean": {"mse": [1, 0.9, 0.6, 0.1]}, "TPR": {"mse": [1, 1, 0.4, 0]}}
+CAL = {"TPR_mean": {"mse": [0.9] * 6}, "FPR_mean": {"mse": [0.05] * 6}}
+TASK = {
+    "vs_n_train": {"lc2st": {**TRAIN, "t_stat_mean": {"mse": [0.4, 0.3, 0.2, 0.1]}}},
+    "vs_n_cal": {"lc2st": CAL},
+}
+NUMBERS = {"exp2": {"slcp": TASK}}
+
+
+def row(method, pvalues, **given):
+    start = {"task": "slcp", "train": 1000, "cal": 10_000, "right": False, "run": 0}
+    return {**start, "method": method, "pvalue": pvalues, "statistic": [0.25, 0.35], **given}
+
+
+FOUND = [
+    row("C2ST", [0.01, 0.01]),
+    row("published L-C2ST", [0.01, 0.5]),
+    row("moments-NF", [0.01, 0.01, 0.01, 0.5]),
+    *(row("published L-C2ST", [0.5, 0.5], cal=500, run=run) for run in range(30)),
+    row("moments-NF", [0.5, 0.04], cal=500, right=True),
+]
+
+
+@pytest.fixture
+def numbers(monkeypatch):
+    for module in (authors, reproduction, samples, fig3, fig6):
+        monkeypatch.setattr(module, "published_numbers", lambda: NUMBERS)
+
+
+def page(name):
+    return f"Before.\n\n<!-- {name} -->\nold\n<!-- end -->\nAfter.\n"
+
+
+def made(name, found, folder):
+    (folder / f"{BLOCKS[name][0]}.json").write_text(json.dumps({"results": found}))
+    text = rewritten(page(name), folder)
+    assert text.startswith("Before.\n\n<!-- ")
+    assert text.endswith("<!-- end -->\nAfter.\n")
+    assert rewritten(text, folder) == text
+    return text
+
+
+def test_rates_beside_the_printed_ones(numbers, tmp_path):
+    text = made("figure 2 train", FOUND, tmp_path)
+    assert "| published L-C2ST |  | 0.50 (1) / 0.90 |  |  |" in text
+    assert "| moments-NF |  | 0.75 (1) |  |  |" in text
+    assert "old" not in text
+    # Thirty runs without a rejection are not 0.9.
+    assert "0.00 (30) / 0.90 †" in made("figure 2 power", FOUND, tmp_path)
+
+
+def test_power_over_the_oracle(numbers, tmp_path):
+    text = made("relative", FOUND, tmp_path)
+    assert "| moments-NF | 1 | 0.750 | 0.75 |" in text
+    assert "| C2ST | 1 | 1.000 | 1.00 |" in text
+
+
+def test_levels(numbers, tmp_path):
+    assert "| moments-NF | 1 | 0.500 |" in made("levels", FOUND, tmp_path)
+
+
+def test_how_many_agree(numbers, tmp_path):
+    assert "| published L-C2ST | power | 1 of 2 |" in made("agreement", FOUND, tmp_path)
+
+
+def test_the_authors_own_run(numbers, tmp_path):
+    text = made("samples whole", FOUND, tmp_path)
+    assert "| slcp | 1000 | published L-C2ST | 0.3000 | 0.3000 | 0.5 | 1.0 |" in text
+
+
+def test_an_unknown_table(tmp_path):
+    with pytest.raises(ValueError, match="page: expected a table of figure 1"):
+        rewritten(page("figure 9"), tmp_path)
+
+
+def test_without_the_printed_numbers(monkeypatch, capsys):
+    monkeypatch.setattr(reproduction, "published_numbers", dict)
+    with pytest.raises(SystemExit):
+        main([])
+    assert "expected the authors' numbers" in capsys.readouterr().err
