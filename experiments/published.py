@@ -112,29 +112,35 @@ class Batched:
             run.judge(inputs[at], truth[at] > 0.5)
             if not len(run.active):
                 break
-        return [partial(_probability, [w[i] for w in run.best]) for i in range(copies)]
+        return [partial(_probability, row[None], run.shapes) for row in run.best]
 
 
-def _probability(weights: list[Tensor], at: Tensor) -> Tensor:
-    return torch.sigmoid(_logits([w[None] for w in weights], at[None])[0])
+def _probability(flat: Tensor, shapes: list[tuple[int, int]], at: Tensor) -> Tensor:
+    return torch.sigmoid(_logits(_views(flat, shapes), at[None])[0])
 
 
 class _Training:
     """Copies that are still trained, and the best weights of all.
 
+    Weights, their moments and the best ones are each one table with a row for each copy, so that a
+    step of Adam is a few calls, whatever the number of layers.
+
     Args:
-        weights: Matrices and biases of the layers, each with a leading axis of copies.
+        flat: Weights (h, w), those of one layer after the other.
+        shapes: Shapes of the matrices and biases in a row.
     """
 
-    def __init__(self, weights: list[Tensor]) -> None:
-        self.weights = weights
-        self.best = [w.clone() for w in weights]
-        copies, device = len(weights[0]), weights[0].device
+    def __init__(self, flat: Tensor, shapes: list[tuple[int, int]]) -> None:
+        copies, device = len(flat), flat.device
+        self.shapes = shapes
+        self.flat, self.best = flat, flat.clone()
+        self.first, self.second = torch.zeros_like(flat), torch.zeros_like(flat)
         self.active = torch.arange(copies, device=device)
-        self.first = [torch.zeros_like(w) for w in weights]
-        self.second = [torch.zeros_like(w) for w in weights]
         self.score = torch.full((copies,), -math.inf, device=device)
         self.stale = torch.zeros(copies, dtype=torch.long, device=device)
+        # Matrices are penalised, biases are not.
+        each = [torch.full((a * b,), float(a > 1)) for a, b in shapes]
+        self.penalised = torch.cat(each).to(flat)
         self.steps = 0
 
     @classmethod
@@ -142,42 +148,48 @@ class _Training:
         cls, copies: int, sizes: tuple[int, ...], like: Tensor, generator: torch.Generator
     ) -> "_Training":
         """The same initial weights for all copies, as Glorot and Bengio 2010."""
-        weights = []
+        weights, shapes = [], []
         for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
             bound = math.sqrt(6 / (fan_in + fan_out))
             for shape in ((fan_in, fan_out), (1, fan_out)):
-                one = bound * (2 * torch.rand(shape, generator=generator) - 1)
-                weights.append(one.to(like).expand(copies, *shape).clone())
-        return cls(weights)
+                weights.append(bound * (2 * torch.rand(shape, generator=generator) - 1).flatten())
+                shapes.append(shape)
+        return cls(torch.cat(weights).to(like).expand(copies, -1).clone(), shapes)
 
     def step(self, inputs: Tensor, labels: Tensor, rows: Tensor) -> None:
         """One step of Adam on some rows."""
         at = self.active[:, None], rows
-        gradients = _gradients(self.weights, inputs[at], labels[at])
+        each = _gradients(_views(self.flat, self.shapes), inputs[at], labels[at])
+        g = torch.cat([one.flatten(1) for one in each], 1)
+        g.addcmul_(self.flat, self.penalised, value=PENALTY / len(rows))
         self.steps += 1
         rate = RATE * math.sqrt(1 - BETAS[1] ** self.steps) / (1 - BETAS[0] ** self.steps)
-        parts = zip(self.weights, gradients, self.first, self.second, strict=True)
-        for w, g, first, second in parts:
-            first.mul_(BETAS[0]).add_(g, alpha=1 - BETAS[0])
-            second.mul_(BETAS[1]).addcmul_(g, g, value=1 - BETAS[1])
-            w.sub_(rate * first / (second.sqrt() + EPSILON))
+        self.first.mul_(BETAS[0]).add_(g, alpha=1 - BETAS[0])
+        self.second.mul_(BETAS[1]).addcmul_(g, g, value=1 - BETAS[1])
+        self.flat.addcdiv_(self.first, self.second.sqrt().add_(EPSILON), value=-rate)
 
     def judge(self, inputs: Tensor, truth: Tensor) -> None:
         """Scores copies on held-out rows; those without progress for long leave."""
-        score = ((_logits(self.weights, inputs) > 0) == truth).float().mean(1)
+        logits = _logits(_views(self.flat, self.shapes), inputs)
+        score = ((logits > 0) == truth).float().mean(1)
         known = self.score[self.active]
         # Progress must exceed the tolerance to count, but any keeps the weights.
         stale = torch.where(score < known + TOLERANCE, self.stale[self.active] + 1, 0)
         better = (score > known).nonzero().flatten()
-        for best, now in zip(self.best, self.weights, strict=True):
-            best[self.active[better]] = now[better]
+        self.best[self.active[better]] = self.flat[better]
         self.score[self.active] = torch.maximum(score, known)
         self.stale[self.active] = stale
         stay = (stale <= PATIENCE).nonzero().flatten()
         if len(stay) < len(self.active):
             self.active = self.active[stay]
-            for name in ("weights", "first", "second"):
-                setattr(self, name, [w[stay] for w in getattr(self, name)])
+            for name in ("flat", "first", "second"):
+                setattr(self, name, getattr(self, name)[stay])
+
+
+def _views(flat: Tensor, shapes: list[tuple[int, int]]) -> list[Tensor]:
+    """Matrices and biases, each with a leading axis of copies, in a table (h, w)."""
+    parts = flat.split([a * b for a, b in shapes], 1)
+    return [part.unflatten(1, shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _layers(weights: list[Tensor], inputs: Tensor) -> list[Tensor]:
@@ -194,13 +206,13 @@ def _logits(weights: list[Tensor], inputs: Tensor) -> Tensor:
 
 
 def _gradients(weights: list[Tensor], inputs: Tensor, labels: Tensor) -> list[Tensor]:
-    """Gradients of the mean loss with its penalty, by hand: graphs of tiny layers cost more."""
+    """Gradients of the mean loss, by hand: graphs of tiny layers cost more."""
     layers, n = _layers(weights, inputs), inputs.shape[1]
     back = (torch.sigmoid(layers[-1]) - labels[..., None]) / n
     found: list[Tensor] = []
     for i in reversed(range(0, len(weights), 2)):
         below = layers[i // 2]
-        found[:0] = [below.mT @ back + PENALTY / n * weights[i], back.sum(1, keepdim=True)]
+        found[:0] = [below.mT @ back, back.sum(1, keepdim=True)]
         if i:
             back = (back @ weights[i].mT) * (below > 0)
     return found

@@ -1,5 +1,7 @@
 """The batched re-creation agrees with scikit-learn's classifier."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,8 @@ from experiments.published import (
     Sklearn,
     _gradients,
     _logits,
+    _Training,
+    _views,
     c2st,
     lc2st,
     lc2st_nf,
@@ -34,11 +38,34 @@ def test_gradients_are_those_of_the_loss():
         w.requires_grad_(True)
     loss = torch.nn.functional.binary_cross_entropy_with_logits(
         _logits(weights, inputs), labels, reduction="none"
-    ).mean(1)
-    loss = (loss + sum(1e-4 / 14 * w.square().sum((1, 2)) for w in weights[::2])).sum()
-    expected = torch.autograd.grad(loss, weights)
+    ).mean()
+    expected = torch.autograd.grad(2 * loss, weights)
     for found, right in zip(_gradients(weights, inputs, labels), expected, strict=True):
         torch.testing.assert_close(found, right)
+
+
+def test_steps_are_those_of_adam():
+    """With scikit-learn's place of epsilon, and its penalty of matrices over the rows."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(1, 40, 3, generator=generator, dtype=torch.double)
+    labels = (torch.rand(1, 40, generator=generator) > 0.5).double()
+    run = _Training.of(1, (3, 6, 6, 1), inputs, generator)
+    weights = [w.clone().requires_grad_(True) for w in _views(run.flat, run.shapes)]
+    first, second = ([torch.zeros_like(w) for w in weights] for _ in range(2))
+    for t, start in enumerate((0, 20, 0), 1):
+        rows = torch.arange(start, start + 20)
+        logits = _logits(weights, inputs[:, rows])
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels[:, rows])
+        loss = loss + sum(1e-4 / 40 * w.square().sum() for w in weights[::2])
+        rate = 1e-3 * math.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+        for i, g in enumerate(torch.autograd.grad(loss, weights)):
+            first[i] = 0.9 * first[i] + 0.1 * g
+            second[i] = 0.999 * second[i] + 0.001 * g**2
+            with torch.no_grad():
+                weights[i] -= rate * first[i] / (second[i].sqrt() + 1e-8)
+        run.step(inputs, labels, rows)
+    for found, right in zip(_views(run.flat, run.shapes), weights, strict=True):
+        torch.testing.assert_close(found, right.detach(), rtol=1e-5, atol=1e-7)
 
 
 def test_copies_do_not_see_each_other():
