@@ -8,7 +8,7 @@ import torch
 import assay
 from assay import Draws, effects, lc2st, moments
 from assay.diagnostics.region import region
-from assay.effects import Reweighted
+from assay.effects import Reweighted, _binomial
 from assay.randomness import stream
 from assay.ratios import Estimate, weighted
 from assay.results import LEVELS, LocalResult
@@ -334,3 +334,12 @@ def test_an_exponent_tempers_data_and_nulls(gaussian):
     assert half.settings["exponent"] == 0.5
     with pytest.raises(ValueError, match="exponent"):
         effects(result, exponent=-1.0)
+
+
+def test_a_share_that_was_cut_off_keeps_its_error():
+    """Put together of several views it may lie beyond one, where no pair tells its error."""
+    share, error, null = (np.array([v] * 3) for v in (1.0, 0.004, 0.01))
+    found = _binomial(share, error, null, 3.0)
+    assert (found.lower <= 1 - 1.95 * 0.004).all()
+    assert (found.upper == 1).all()
+    assert (_binomial(share, 0 * error, null, 3.0).lower < 1).all()

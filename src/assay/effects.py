@@ -383,7 +383,11 @@ def _positive(value: np.ndarray, error: np.ndarray, null: np.ndarray, far: float
 
 
 def _binomial(share: np.ndarray, error: np.ndarray, null: np.ndarray, far: float) -> Estimate:
-    """A share around its level, by the interval of Wilson 1927 for as many pairs as errors say."""
+    """A share around its level, by the interval of Wilson 1927 for as many pairs as errors say.
+
+    A share that was put together of several views may have been cut off at zero or one, where
+    nothing tells the pairs; its own error reaches as far as it would have.
+    """
     levels = np.broadcast_to(LEVELS, share.shape)
     n = levels * (1 - levels) / np.square(null)
     inner = (share > 0) & (share < 1) & (error > 0)
@@ -392,9 +396,11 @@ def _binomial(share: np.ndarray, error: np.ndarray, null: np.ndarray, far: float
     )
     centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
     half = Z / (1 + Z**2 / n) * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    low = np.minimum(centre - half, share - Z * error).clip(0, 1)
+    high = np.maximum(centre + half, share + Z * error).clip(0, 1)
     lower, upper = np.clip(levels - Z * null, 0, 1), np.clip(levels + Z * null, 0, 1)
     wrong = (np.abs(share - levels) > far * null) & ((share < lower) | (share > upper))
-    return Estimate(share, centre - half, centre + half, levels, lower, upper, wrong)
+    return Estimate(share, low, high, levels, lower, upper, wrong)
 
 
 def _names(names: tuple[str, ...] | None, m: int, kind: str) -> tuple[str, ...]:
