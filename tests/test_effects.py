@@ -9,9 +9,12 @@ import assay
 from assay import Draws, effects, lc2st, moments
 from assay.diagnostics.region import region
 from assay.effects import Reweighted, _binomial
+from assay.neighbourhoods import Nearest
 from assay.randomness import stream
 from assay.ratios import Estimate, weighted
 from assay.results import LEVELS, LocalResult
+from assay.tasks import ConjugateGaussian, Perturbed
+from assay.tasks.perturbed import Skew
 
 X_O = torch.tensor([0.3, -0.3])
 NOISE = 0.04
@@ -343,3 +346,16 @@ def test_a_share_that_was_cut_off_keeps_its_error():
     assert (found.lower <= 1 - 1.95 * 0.004).all()
     assert (found.upper == 1).all()
     assert (_binomial(share, 0 * error, null, 3.0).lower < 1).all()
+
+
+def test_moments_of_a_skewed_posterior():
+    """Parameters are not linear in latents: truths are carried there, not their polynomials."""
+    q = Perturbed(ConjugateGaussian(3, 5), Skew(0.3))
+    latents = q.calibration(20_000, 1, stream(0, "skewed")).to_latent(q)
+    x_o = torch.full((5,), 0.3)
+    test = moments(latents, Nearest((0.3,)), assay.KnownBase(1))
+    found = effects(test(Draws(x_o, n=4000)))
+    true = q.moved(x_o)
+    np.testing.assert_allclose(found.dispersion.value, true.dispersion, atol=0.03)
+    assert true.dispersion[0] > 1.04
+    np.testing.assert_allclose(found.bias.value, true.bias / true.dispersion, atol=0.05)

@@ -275,31 +275,32 @@ class Moments:
         return _with_intervals(table, inside), region, tail(shells, around)
 
     def _parameters(self, weights: Tensor, draws: Draws) -> MomentTable | None:
-        r"""Errors of q in parameters, to second order in the Hermite functions.
+        """Errors of q in parameters, from latents of truths that are carried to x_o.
 
-        Near x_o the truth has density :math:`q (1 + \sum_\alpha c_\alpha h_\alpha(z))` with
-        :math:`c_\alpha` the local mean of :math:`h_\alpha`, so that a mean of :math:`f(\theta)` is
-        moved by the local mean of :math:`\sum_\alpha E_q[f h_\alpha] h_\alpha(z)`. Intervals are
-        those of q at x_o, with the latents of the truths carried there (see :func:`_carried`).
+        Moments of q itself are constants of a regression on Hermite functions of the latents of
+        its draws, which have known means: only what they do not explain is left as noise.
         """
         if self.calibration.flow is None:
             return None
         observed = self.calibration.observe(draws, self.seed)
         assert observed.theta is not None
-        z, null = self._source.residuals(weights)
-        local = torch.cat([Hermite(1)(z), Hermite(2)(z)], 1)
+        z, _ = self._source.residuals(weights)
         there = torch.cat([Hermite(1)(observed.draws), Hermite(2)(observed.draws)], 2)
-        theta = observed.theta - observed.theta.mean(1, keepdim=True)
-        theta = (theta / theta.std(1, keepdim=True)).to(there)
         tables = []
-        for i in range(len(theta)):
-            first, second = (_projected(f, there[i]) for f in (theta[i], theta[i] ** 2))
-            # In units of what the projection itself takes for the variance of q.
-            unit = second[0].clamp_min(0.5)
-            moved, widened = local @ (first[1:] / unit.sqrt()), 1 + local @ (second[1:] / unit)
-            around = weights[i : i + 1]
-            table = _table(around, moved, widened, null, correlated=False)
-            inside = _carried_inside(around, z, observed.draws[i].to(z), theta[i].to(z))
+        for i, around in enumerate(weights.split(1)):
+            near = (around != 0).any(1).any(0).nonzero().flatten()
+            latents, theta = observed.draws[i].to(z), observed.theta[i].to(z)
+            scale = theta.std(0)
+            theta = (theta - theta.mean(0)) / torch.where(scale > 0, scale, 1)
+            carried = _carried(z[near], latents, theta)
+            mean, square = (_expected(f, there[i].to(z)) for f in (theta, theta**2))
+            unit = (square - mean**2).clamp_min(0.5).sqrt()
+            moved = (carried - mean) / unit
+            flat = torch.ones_like(moved)
+            fourth = ((theta - mean) / unit).pow(4).mean(0) * flat
+            null = _Null(0 * flat, flat, fourth, 0.0)
+            table = _table(around[..., near], moved, moved.square(), null, correlated=False)
+            inside = _carried_inside(around[..., near], carried, theta)
             tables.append(_with_intervals(table, inside))
         return _each(tables, np.concatenate)
 
@@ -506,17 +507,16 @@ def _table(
     return MomentTable(**plain | {k: v.double().cpu().numpy() for k, v in found.items()})
 
 
-def _projected(values: Tensor, features: Tensor) -> Tensor:
-    """Coefficients (1 + p, j) of values (s, j) at draws of q in features (s, p) and a constant.
+def _expected(values: Tensor, features: Tensor) -> Tensor:
+    """Means (j,) under q of values (s, j) at draws with features (s, p), whose means are zero.
 
-    Least squares leave only the noise of what the features do not explain; with too few draws for
-    them, means of products take their place, for the features are orthonormal under q.
+    The constants of least squares; plain means with too few draws for them.
     """
     s, p = features.shape
     if s < PER_FEATURE * (1 + p):
-        return torch.cat([values.mean(0, keepdim=True), features.mT @ values / s])
+        return values.mean(0)
     rows = torch.cat([torch.ones_like(features[:, :1]), features], 1).double()
-    found: Tensor = torch.linalg.lstsq(rows, values.double()).solution.to(values)
+    found: Tensor = torch.linalg.lstsq(rows, values.double()).solution[0].to(values)
     return found
 
 
@@ -530,22 +530,19 @@ def _with_intervals(
 
 
 def _carried_inside(
-    weights: Tensor, z: Tensor, draws: Tensor, theta: Tensor
+    weights: Tensor, carried: Tensor, theta: Tensor
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """How often intervals of q at x_o hold truths carried there (1, c, m, l), error and null.
 
     Args:
-        weights: Weights of the calibration points around x_o, with shape (1, c, n).
-        z: Latents of the truths, with shape (n, m).
-        draws: Latents of draws of q at x_o, with shape (s, m).
-        theta: The same in parameters, with shape (s, m).
+        weights: Weights of the calibration points near x_o, with shape (1, c, n).
+        carried: Their truths, carried to x_o, with shape (n, m).
+        theta: Draws of q at x_o, with shape (s, m).
     """
-    near = (weights[0] != 0).any(0).nonzero().flatten()
-    carried = _carried(z[near], draws, theta)
     levels = torch.tensor(LEVELS).to(theta)
     lower, upper = (theta.quantile((1 + sign * levels) / 2, dim=0).mT for sign in (-1, 1))
     inside = ((carried[..., None] >= lower) & (carried[..., None] <= upper)).to(weights)
-    shares = (weights / weights.sum(2, keepdim=True))[..., near]
+    shares = weights / weights.sum(2, keepdim=True)
     mean = torch.einsum("ocn,njl->ocjl", shares, inside)
     squares = shares.square().sum(2)[..., None, None]
     spread = torch.einsum("ocn,njl->ocjl", shares.square(), inside) - mean.square() * squares
