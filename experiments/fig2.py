@@ -147,7 +147,7 @@ def table(found: list[dict[str, Any]]) -> str:
             rate, low, high, runs = rates(found, **chosen)
             if runs:
                 lines.append(
-                    f"  {method:24}{rate:>7.3f}  [{low:.3f}, {high:.3f}]  {runs:>2} runs"
+                    f"  {method:24}{rate:>7.3f}  [{low:.3f}, {high:.3f}]  {runs:>2} run{'s' * (runs != 1)}"
                     f"{beside(chosen, rate, runs)}"
                 )
     return "\n".join([*lines, *_relative(found, methods)])

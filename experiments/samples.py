@@ -204,7 +204,7 @@ def _rate(rows: list[dict[str, Any]]) -> str:
     if not rows[0]["pvalue"]:
         return f"{'':60}"
     rate, low, high, runs = rates(rows)
-    text = f"{rate:>7.3f}  [{low:.3f}, {high:.3f}]  {runs:>2} runs"
+    text = f"{rate:>7.3f}  [{low:.3f}, {high:.3f}]  {runs:>2} run{'s' * (runs != 1)}"
     return f"{text}{beside(rows[0], rate, runs)}".ljust(60)
 
 
