@@ -15,7 +15,7 @@ from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS, ORACLES, STACKED, several
 from .runs import Context, Experiment, Job
 
-__all__ = ["FIG2", "beside", "rates"]
+__all__ = ["FIG2", "beside", "rates", "told"]
 
 TASKS = tuple(kind.name for kind in BENCHMARK)
 # Where the paper's own curves are contaminated by its simulator.
@@ -147,10 +147,14 @@ def table(found: list[dict[str, Any]]) -> str:
             rate, low, high, runs = rates(found, **chosen)
             if runs:
                 lines.append(
-                    f"  {method:24}{rate:>7.3f}  [{low:.3f}, {high:.3f}]  {runs:>2} run{'s' * (runs != 1)}"
-                    f"{beside(chosen, rate, runs)}"
+                    f"  {method:24}{told(rate, low, high, runs)}{beside(chosen, rate, runs)}"
                 )
     return "\n".join([*lines, *_relative(found, methods)])
+
+
+def told(rate: float, low: float, high: float, runs: int) -> str:
+    """A rate with its interval and the number of runs."""
+    return f"{rate:>7.3f}  [{low:.3f}, {high:.3f}]  {runs:>2} run{'s' * (runs != 1)}"
 
 
 def beside(cell: dict[str, Any], rate: float, runs: int) -> str:

@@ -22,7 +22,7 @@ from assay.tasks.task import Task
 
 from . import authors, published
 from .authors import NAMES, TRAINED, published_numbers
-from .fig2 import ALPHA, COLOURS, beside, rates
+from .fig2 import ALPHA, COLOURS, beside, rates, told
 from .methods import METHODS, Found, several
 from .runs import Context, Experiment, Job
 
@@ -203,9 +203,8 @@ def table(found: list[dict[str, Any]]) -> str:
 def _rate(rows: list[dict[str, Any]]) -> str:
     if not rows[0]["pvalue"]:
         return f"{'':60}"
-    rate, low, high, runs = rates(rows)
-    text = f"{rate:>7.3f}  [{low:.3f}, {high:.3f}]  {runs:>2} run{'s' * (runs != 1)}"
-    return f"{text}{beside(rows[0], rate, runs)}".ljust(60)
+    found = rates(rows)
+    return f"{told(*found)}{beside(rows[0], found[0], found[3])}".ljust(60)
 
 
 def _statistic(rows: list[dict[str, Any]]) -> str:
