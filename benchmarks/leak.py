@@ -1,22 +1,24 @@
 """Leak and power, side by side: q right on one half of x-space and biased on the other.
 
-    python benchmarks/leak.py [--repetitions 500] [--mlp 100] [--published 0] [--workers 2]
-        [--task gaussian] [--pairs 2000] [--by 0.3] [--only Local] [--device cpu]
-        [--store leak.jsonl]
+    python benchmarks/leak.py [--repetitions 500] [--mlp 100] [--published 0] [--stacked 0]
+        [--workers 2] [--task gaussian] [--pairs 2000] [--by 0.3] [--only Local]
+        [--device cpu] [--store leak.jsonl]
 
 q is the exact posterior where an observed number is positive, and shifted by a part of a posterior
 standard deviation along one parameter where it is not. At observations whose whole neighbourhood
 is on the right half, a rejection is a leak: an honest local test makes them in 5 % of cases. Deep
 inside the other half it is power. The last column is the area under the curve of p-values as a
 score for "q is wrong here". Tests with networks run in fewer repetitions; "published" is the
-recipe of the paper in scikit-learn, with free permutations and p = #/H. With --store, every
-repetition is kept in a file as soon as it is done, and none is run twice.
+recipe of the paper in scikit-learn, with free permutations and p = #/H; "published, one stack" the
+same recipe with all copies trained together. With --store, every repetition is kept in a file as
+soon as it is done, and none is run twice.
 """
 
 import argparse
 import json
 import multiprocessing
 import re
+import sys
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -123,6 +125,20 @@ def published(calibration: assay.Calibration, draws: assay.Draws, seed: int) -> 
     return {"published": pvalue}
 
 
+def stacked(calibration: assay.Calibration, draws: assay.Draws, seed: int) -> dict[str, Pvalues]:
+    # Experiments lie beside benchmarks, and are not installed.
+    sys.path.append(str(Path(__file__).resolve().parents[1]))
+    from experiments import published as recipe
+
+    def pvalue() -> np.ndarray:
+        pairs = first(calibration, 1)
+        there = torch.as_tensor(draws.x), torch.as_tensor(draws.theta)
+        sample = pairs.theta, pairs.x, pairs.theta_q[:, 0]
+        return recipe.pvalue(*recipe.lc2st(recipe.Batched(10 * pairs.m), sample, there)).numpy()
+
+    return {"published, one stack": pvalue}
+
+
 def first(calibration: assay.Calibration, k: int) -> assay.Calibration:
     """The same pairs with the first k draws."""
     return assay.Calibration(calibration.theta, calibration.x, calibration.theta_q[:, :k])
@@ -132,7 +148,12 @@ def asked(tests: dict[str, Callable[[], Callable]], draws: assay.Draws) -> dict[
     return {name: lambda test=test: test()(draws).pvalue for name, test in tests.items()}
 
 
-GROUPS = {"closed form": closed_forms, "networks": networks, "published": published}
+GROUPS = {
+    "closed form": closed_forms,
+    "networks": networks,
+    "published": published,
+    "stacked": stacked,
+}
 
 
 def one(
@@ -190,6 +211,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=500)
     parser.add_argument("--mlp", type=int, default=100)
     parser.add_argument("--published", type=int, default=0)
+    parser.add_argument("--stacked", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--task", nargs="*", default=list(SETTINGS))
     parser.add_argument("--pairs", type=int, nargs="*", default=[2000, 10_000])
@@ -198,7 +220,8 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--store", type=Path, help="a file of repetitions that were done")
     run = parser.parse_args()
-    counts = {"closed form": run.repetitions, "networks": run.mlp, "published": run.published}
+    wanted = (run.repetitions, run.mlp, run.published, run.stacked)
+    counts = dict(zip(GROUPS, wanted, strict=True))
     store = Store(run.store)
     print("leak: * outside the 99 % binomial interval of 0.05")
     spawn = multiprocessing.get_context("spawn")
