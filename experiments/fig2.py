@@ -214,9 +214,11 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     figure, axes = plt.subplots(2 * len(tasks), 4, figsize=size, layout="constrained")
     for i, task in enumerate(tasks):
         some = [r for r in found if r["task"] == task]
+        cal = max(r["cal"] for r in some)
+        train = min((r["train"] for r in some if r["right"]), default=0)
         for j, name in enumerate(STYLES):
             mine = [r for r in some if r["method"].startswith("published") == (name != "ours")]
-            _row(axes[2 * i + j], mine)
+            _row(axes[2 * i + j], mine, cal, train)
             words = f"{task.replace('_', ' ')}\n{name}\nstatistic"
             axes[2 * i + j, 0].set_ylabel(words, fontsize=8)
     for column in (0, 2):
@@ -228,11 +230,9 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
 TITLES = ("statistic", "power, all pairs", "power, N_train = {}", "level, N_train = {}")
 
 
-def _row(axes: Any, found: list[dict[str, Any]]) -> None:
-    """The four panels of a task and a column."""
+def _row(axes: Any, found: list[dict[str, Any]], cal: int, train: int) -> None:
+    """The four panels of a task and a column, along N_train with cal pairs and along N_cal."""
     wrong = [r for r in found if not r["right"]]
-    cal = max((r["cal"] for r in wrong), default=0)
-    train = min((r["train"] for r in found if r["right"]), default=0)
     _statistics(axes[0], [r for r in wrong if r["cal"] == cal])
     _curves(axes[1], [r for r in wrong if r["cal"] == cal], "train")
     _curves(axes[2], [r for r in wrong if r["train"] == train], "cal")
