@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = [e for e in EXPERIMENTS if given.name in ("all", e.name)]
     if not chosen:
         parser.error(f"name: expected one of {', '.join(e.name for e in EXPERIMENTS)} or all")
+    if any("=" not in one for one in given.only):
+        parser.error(f"--only: expected KEY=VALUE[,VALUE], got {' '.join(given.only)}")
     only = {key: values.split(",") for key, _, values in (o.partition("=") for o in given.only)}
     mpl.use("Agg")
     context = Context(given.out or Path("results") / given.budget, given.device)
@@ -50,7 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
                 continue
             print(f"{experiment.name}: {experiment.about}", file=sys.stderr, flush=True)
             found = conduct(experiment, given.budget, context, pool, only)
-            if (context.folder / f"{experiment.name}.json").exists():
+            if experiment.partial or len(found) == len(experiment.jobs(given.budget)):
                 print(experiment.table(found), flush=True)
     finally:
         if pool is not None:

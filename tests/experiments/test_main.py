@@ -29,3 +29,16 @@ def test_an_unknown_name(capsys):
     with pytest.raises(SystemExit):
         main(["fig99"])
     assert "name: expected one of" in capsys.readouterr().err
+
+
+def test_a_part_that_is_no_part(capsys):
+    with pytest.raises(SystemExit):
+        main(["fig1", "--budget", "ci", "--only", "bayes"])
+    assert "--only: expected KEY=VALUE" in capsys.readouterr().err
+
+
+def test_a_part_without_a_table(tmp_path, capsys):
+    """Figure 1 needs all its jobs: of some there are records alone."""
+    main(["fig1", "--budget", "ci", "--out", str(tmp_path), "--only", "kind=bayes"])
+    assert not capsys.readouterr().out
+    assert {path.name for path in tmp_path.iterdir()} == {"fig1.jsonl"}
