@@ -8,7 +8,7 @@ import torch
 import assay
 from assay import Draws, effects, lc2st, moments
 from assay.diagnostics.region import region
-from assay.effects import Reweighted, _binomial
+from assay.effects import Reweighted, _binomial, _shift, _width
 from assay.neighbourhoods import Nearest
 from assay.randomness import stream
 from assay.ratios import Estimate, weighted
@@ -110,6 +110,11 @@ def test_a_right_posterior_is_called_wrong_at_most_5_times_in_100(gaussian):
         parts = (found.bias, found.dispersion, found.intervals, found.region)
         wrong.append(any(part.wrong.any() for part in parts))
     assert 10 < sum(wrong) <= scipy.stats.binom(1000, 0.05).ppf(0.999)
+
+
+def test_small_errors_are_not_called_zero():
+    assert (_width(0.998), _width(1.006)) == ("less than 1 % too narrow", "1 % too wide")
+    assert (_shift(0.004), _shift(0.006)) == ("less than 0.01 sd", "0.01 sd")
 
 
 class TestTriple:

@@ -192,7 +192,7 @@ class Effects:
             said = []
             if self.bias.wrong[j]:
                 value = float(self.bias.value[j])
-                said.append(f"{abs(value):.2f} sd too {'high' if value > 0 else 'low'}")
+                said.append(f"{_shift(abs(value))} too {'high' if value > 0 else 'low'}")
             if self.dispersion.wrong[j]:
                 value = float(self.dispersion.value[j])
                 said.append(_width(value))
@@ -425,11 +425,18 @@ def _tail(tail: Tail, which: Any) -> Tail:
     return Tail(tail.count[which], tail.truths[which], tail.share)
 
 
+def _shift(value: float) -> str:
+    """The size of a bias in words; a small one may be known to be there."""
+    return f"{value:.2f} sd" if value >= 0.005 else "less than 0.01 sd"
+
+
 def _width(value: float) -> str:
     """A width in words."""
     if value >= 3:
         return f"{value:.2g} times too wide"
-    return f"{100 * abs(value - 1):.0f} % too {'wide' if value > 1 else 'narrow'}"
+    by = abs(value - 1)
+    size = f"{100 * by:.0f} %" if by >= 0.005 else "less than 1 %"
+    return f"{size} too {'wide' if value > 1 else 'narrow'}"
 
 
 def _small(p: float) -> str:

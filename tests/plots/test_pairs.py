@@ -242,3 +242,19 @@ def test_bad_input():
         plots.pairs(many())
     with pytest.raises(TypeError, match="result: expected that of a local test"):
         plots.pairs(None)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.02, 1.0, 7.0, 300.0, 4e4])
+@pytest.mark.parametrize("shift", [0.0, -17.0])
+def test_numbers_of_neighbours_do_not_touch(scale, shift):
+    result = local(4)
+    grid = plots.pairs(replace(result, theta=scale * (result.theta + shift)))
+    grid[0, 0].figure.canvas.draw()
+    boxes = [
+        label.get_window_extent()
+        for ax in grid[-1]
+        for label in ax.get_xticklabels()
+        if label.get_text() and label.get_visible()
+    ]
+    assert len(boxes) >= 4
+    assert all(one.x1 < other.x0 for one, other in zip(boxes, boxes[1:], strict=False))

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -19,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.ticker import MaxNLocator
 
 from ..door import as_tensors, check_finite, check_kind
 from ..results import LocalResult
@@ -44,8 +46,9 @@ FEW, FARTHEST = 100, 500
 COLUMN, LEGIBLE = 4, 0.45
 # Inches: the head with the colour bar, its words, numbers at an axis, and a line of a name.
 HEAD, WORDS, NUMBERS, ROW = 0.62, 0.96, 0.3, 0.12
-# The width of a letter of a name, in inches, and the gap between panels, as a share of them.
-LETTER, GAP = 0.057, 0.08
+# The width of a letter of a name and of a number, in inches, and the gap between panels, as a
+# share of them.
+LETTER, NUMBER, GAP = 0.057, 0.055, 0.08
 # How marks are drawn.
 LINE: dict[str, Any] = {"color": "black", "lw": 0.9}
 DOTS: dict[str, Any] = {"color": "black", "ls": "", "marker": "o", "ms": 2, "mew": 0}
@@ -259,14 +262,31 @@ def _limits(bins: _Bins, marked: np.ndarray) -> tuple[float, float]:
     return float(low - margin), float(high + margin)
 
 
+def _ticks(low: float, high: float, width: float) -> np.ndarray:
+    """Numbers of an axis: the most, of round ones, that neither touch nor leave their panel."""
+    best = np.array([])
+    for count, start, step in product((3, 5, 2, 1), (0, 1), (1, 2)):
+        locator = MaxNLocator(count, steps=[1, 2, 2.5, 5, 10], min_n_ticks=1)
+        found = locator.tick_values(low, high)[start::step]
+        # All have as many digits as the longest.
+        size = NUMBER * max(len(f"{v:g}") for v in found.round(12))
+        at = width * (found - low) / (high - low)
+        inside = (at >= size / 2) & (at <= width - size / 2)
+        apart = np.diff(at[inside]).min(initial=np.inf) >= size + NUMBER
+        if apart and inside.sum() > len(best):
+            best = found[inside]
+    return best if len(best) else found[[np.abs(at - width / 2).argmin()]]
+
+
 def _frame(grid: np.ndarray, limits: list[tuple[float, float]]) -> None:
     """Limits, and numbers at the left and at the bottom alone."""
     m, small = len(grid), min(_inches(grid[-1, 0])) < LEGIBLE
+    ticks = [_ticks(*limits[j], _inches(grid[-1, j])[0]) for j in range(m)]
     for i in range(m):
         for j in range(i + 1):
             ax = grid[i, j]
             ax.set_xlim(*limits[j])
-            ax.locator_params(axis="x", nbins=3)
+            ax.set_xticks(ticks[j])
             ax.tick_params(labelsize=SMALL - 1, length=2, pad=1.5)
             ax.tick_params(labelbottom=i == m - 1 and not small)
             if i == j:
