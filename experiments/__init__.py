@@ -9,7 +9,8 @@ from .fig6 import FIG6
 from .samples import SAMPLES
 from .table1 import TABLE1
 from .table2 import TABLE2
+from .why import WHY
 
 __all__ = ["EXPERIMENTS"]
 
-EXPERIMENTS = (FIG1, FIG2, FIG3, FIG4, FIG6, TABLE1, TABLE2, BEYOND, SAMPLES)
+EXPERIMENTS = (FIG1, FIG2, FIG3, FIG4, FIG6, TABLE1, TABLE2, BEYOND, SAMPLES, WHY)

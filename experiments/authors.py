@@ -27,15 +27,16 @@ def published_numbers() -> dict[str, Any]:
 
 
 # How the authors call the methods, and their numbers of simulations, pairs and runs.
+ORACLE = "published C2ST"
 NAMES = {
-    "published C2ST": "c2st",
+    ORACLE: "c2st",
     "published L-C2ST": "lc2st",
     "published L-C2ST-NF": "lc2st_nf",
     "local HPD": "lhpd",
 }
 TRAINED, PAIRS = (100, 1000, 10_000, 100_000), (100, 500, 1000, 2000, 5000, 10_000)
 FIXED_TRAIN, FIXED_PAIRS = 1000, 10_000
-RUNS = 50
+RUNS, OBSERVATIONS = 50, 10
 
 
 def printed_rate(row: dict[str, Any]) -> float | None:
@@ -56,17 +57,19 @@ def printed_rate(row: dict[str, Any]) -> float | None:
     return None
 
 
-def agree(rate: float, runs: int, printed: float, printed_runs: int = RUNS) -> bool:
-    """Whether two rates differ by no more than the 95 % interval of their difference.
+def agree(method: str, rate: float, runs: int, printed: float) -> bool:
+    """Whether a rate and a printed one differ by no more than the 95 % interval of it.
 
-    The observations of a run share its classifiers, so that a run counts once (Agresti and Caffo
-    2000, *Simple and effective confidence intervals for proportions*).
+    The observations of a run share the classifiers of a local test, so that a run counts once; an
+    oracle has a classifier and data of its own at each, and all count (Agresti and Caffo 2000,
+    *Simple and effective confidence intervals for proportions*).
 
     Example:
-        >>> agree(0.8, 5, 0.86), agree(0.2, 5, 0.86)
-        (True, False)
+        >>> [agree("published L-C2ST", rate, 5, 0.86) for rate in (0.8, 0.2)]
+        [True, False]
     """
-    both = ((rate, runs), (printed, printed_runs))
+    each = OBSERVATIONS if method == ORACLE else 1
+    both = ((rate, each * runs), (printed, each * RUNS))
     (one, first), (other, second) = (((p * n + 1) / (n + 2), n + 2) for p, n in both)
     scale = math.sqrt(one * (1 - one) / first + other * (1 - other) / second)
     return abs(one - other) <= 1.96 * scale

@@ -165,7 +165,8 @@ def beside(cell: dict[str, Any], rate: float, runs: int) -> str:
     # Ours of local HPD is another test.
     if not cell["method"].startswith("published"):
         return f"   printed {printed:.3f}"
-    return f"   printed {printed:.3f}{'' if agree(rate, runs, printed) else ', differs'}"
+    same = agree(cell["method"], rate, runs, printed)
+    return f"   printed {printed:.3f}{'' if same else ', differs'}"
 
 
 def _relative(found: list[dict[str, Any]], methods: list[str]) -> list[str]:

@@ -41,7 +41,16 @@ from .methods import METHODS
 from .published import Batched
 from .runs import Context, Experiment, Job
 
-__all__ = ["FIG6", "Elsewhere", "bayes", "correlation", "log_constant", "stacked"]
+__all__ = [
+    "FIG6",
+    "Elsewhere",
+    "bayes",
+    "correlation",
+    "log_constant",
+    "log_ratio",
+    "mse",
+    "stacked",
+]
 
 TASKS = tuple(kind.name for kind in BENCHMARK)
 TRAINED = (100, 1000, 10_000, 100_000)
@@ -168,14 +177,18 @@ def bayes(setting: Setting) -> list[float]:
     n = 2 * setting.pairs
     found = []
     for x, q, p in zip(setting.x_o, setting.q(n), setting.exact(n), strict=True):
-        of_q, of_p = (_log_ratio(setting, draws, x) for draws in (q, p))
-        constant = log_constant(of_q, of_p)
-        d = torch.sigmoid(torch.cat([of_q, of_p]) - constant)
-        found.append(float(f"{(d - 0.5).square().mean():.6g}"))
+        found.append(float(f"{mse(*(log_ratio(setting, draws, x) for draws in (q, p))):.6g}"))
     return found
 
 
-def _log_ratio(setting: Setting, theta: Tensor, x: Tensor) -> Tensor:
+def mse(of_q: Tensor, of_p: Tensor) -> float:
+    """The MSE of the Bayes classifier over both classes, given logarithms of p / q at draws."""
+    constant = log_constant(of_q, of_p)
+    parts = (torch.sigmoid(v - constant) - 0.5 for v in (of_q, of_p))
+    return float(torch.stack([d.square().mean() for d in parts]).mean())
+
+
+def log_ratio(setting: Setting, theta: Tensor, x: Tensor) -> Tensor:
     """The logarithm of p / q but for a constant, (n,), at parameters (n, m)."""
     log_q = setting.flow.log_prob(theta, x).double().cpu()
     return setting.task.log_posterior(theta.cpu(), x) - log_q
@@ -366,7 +379,10 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     for line, name in zip(axes, tasks, strict=True):
         for ax, (train, prefix) in zip(line, cells, strict=True):
             here = [row for row in found if row["task"] == name and row["train"] == train]
-            _panel(ax, here, prefix)
+            # An interrupted run has not been everywhere.
+            ax.set_visible(bool(here))
+            if here:
+                _panel(ax, here, prefix)
         line[0].set_ylabel(f"{name.replace('_', ' ')}\nlocal statistic", fontsize=7)
     for ax, (train, prefix) in zip(axes[0], cells, strict=True):
         ax.set_title(f"N_train {train}\n{COLUMNS[prefix]}", fontsize=7)

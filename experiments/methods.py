@@ -20,7 +20,7 @@ from . import published
 from .material import Setting
 from .published import Batched, Trial, together
 
-__all__ = ["METHODS", "ORACLES", "STACKED", "Found", "several"]
+__all__ = ["METHODS", "ORACLES", "STACKED", "Found", "found_of", "several"]
 
 Found = dict[str, list[float]]
 Method = Callable[[Setting, int], Found]
@@ -40,7 +40,8 @@ def _tested(result: Any) -> Found:
     return _plain(result.statistic, result.pvalue)
 
 
-def _published(statistic: torch.Tensor, null: torch.Tensor) -> Found:
+def found_of(statistic: torch.Tensor, null: torch.Tensor) -> Found:
+    """Statistics (o,) with the published p-values, given nulls (o, h)."""
     return _plain(statistic.cpu(), published.pvalue(statistic, null).cpu())
 
 
@@ -57,7 +58,7 @@ def published_lc2st(settings: Sequence[Setting], nulls: int) -> list[Found]:
         there = setting.x_o.to(device), setting.theta_o.to(device)
         pairs = sets.theta, sets.x, sets.theta_q[:, 0]
         trials.append(published.trial_of_lc2st(pairs, there, nulls))
-    return [_published(*found) for found in _in_one_stack(settings, trials)]
+    return [found_of(*found) for found in _in_one_stack(settings, trials)]
 
 
 def published_lc2st_nf(settings: Sequence[Setting], nulls: int) -> list[Found]:
@@ -67,7 +68,7 @@ def published_lc2st_nf(settings: Sequence[Setting], nulls: int) -> list[Found]:
         pairs = setting.latents.theta, setting.latents.x
         x_o = setting.x_o.to(setting.device)
         trials.append(published.trial_of_lc2st_nf(pairs, x_o, nulls, setting.draws))
-    return [_published(*found) for found in _in_one_stack(settings, trials)]
+    return [found_of(*found) for found in _in_one_stack(settings, trials)]
 
 
 def published_c2st(settings: Sequence[Setting], nulls: int) -> list[Found]:
@@ -81,7 +82,7 @@ def published_c2st(settings: Sequence[Setting], nulls: int) -> list[Found]:
     found = _in_one_stack(settings, trials)
     mse, null = (torch.stack([f[i] for f in found]) for i in (0, 1))
     count = len(found) // len(settings)
-    return [_published(*one) for one in zip(mse.split(count), null.split(count), strict=True)]
+    return [found_of(*one) for one in zip(mse.split(count), null.split(count), strict=True)]
 
 
 def c2st(setting: Setting, nulls: int) -> Found:

@@ -250,7 +250,11 @@ def together(classifier: Batched | Sklearn, trials: Sequence[Trial]) -> list[tup
 
 
 def trial_of_lc2st(
-    pairs: tuple[Tensor, Tensor, Tensor], observations: tuple[Tensor, Tensor], nulls: int = 100
+    pairs: tuple[Tensor, Tensor, Tensor],
+    observations: tuple[Tensor, Tensor],
+    nulls: int = 100,
+    *,
+    free: bool = True,
 ) -> Trial:
     """L-C2ST in parameters: statistics (o,) and nulls (o, h) of the single-class MSE.
 
@@ -258,10 +262,11 @@ def trial_of_lc2st(
         pairs: Parameters (n, m), observations (n, d) and one draw of q at each, (n, m).
         observations: Observations (o, d) and draws of q there, (o, s, m).
         nulls: Permutations of all 2 n rows.
+        free: Whether permutations are any, as published; else rows of a pair change places.
     """
     theta, x, theta_q = pairs
     rows = torch.cat([torch.cat([theta_q, x], 1), torch.cat([theta, x], 1)])
-    inputs = rows[_orders(rows, nulls)]
+    inputs = rows[(_orders if free else _swaps)(rows, nulls)]
     same = repeat(observations[1])
     return Trial(inputs, _halves(inputs), lambda fitted: _single(fitted, observations[0], same))
 
@@ -351,6 +356,17 @@ def _orders(rows: Tensor, nulls: int) -> Tensor:
     """The order of rows, and permutations of it, (1 + h, n)."""
     orders = [torch.arange(len(rows))]
     orders += [torch.randperm(len(rows), generator=stream(t, "permutation")) for t in range(nulls)]
+    return torch.stack(orders).to(rows.device)
+
+
+def _swaps(rows: Tensor, nulls: int) -> Tensor:
+    """The order of rows, and others in which members of some pairs change places, (1 + h, 2 n)."""
+    n = len(rows) // 2
+    orders = [torch.arange(2 * n)]
+    for t in range(nulls):
+        swapped = torch.rand(n, generator=stream(t, "swap")) < 0.5
+        first = torch.where(swapped, torch.arange(n, 2 * n), torch.arange(n))
+        orders.append(torch.cat([first, (first + n) % (2 * n)]))
     return torch.stack(orders).to(rows.device)
 
 

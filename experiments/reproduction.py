@@ -59,7 +59,8 @@ def _rate(found: Rows, **cell: Any) -> str:
     printed = printed_rate(cell) if cell["method"].startswith("published") else None
     if printed is None:
         return f"{rate:.2f} ({runs})"
-    return f"{rate:.2f} ({runs}) / {printed:.2f}{'' if agree(rate, runs, printed) else ' †'}"
+    same = agree(cell["method"], rate, runs, printed)
+    return f"{rate:.2f} ({runs}) / {printed:.2f}{'' if same else ' †'}"
 
 
 def _along(found: Rows, key: str, at: Sequence[int], **rest: Any) -> str:
@@ -114,7 +115,7 @@ def _agreement(found: Rows) -> str:
                 printed = printed_rate(cell)
                 if cell["right"] == wanted and cell["method"] == method and printed is not None:
                     rate, _, _, runs = rates(found, **cell)
-                    agreed.append(agree(rate, runs, printed))
+                    agreed.append(agree(method, rate, runs, printed))
             if agreed:
                 kind = "level" if wanted else "power"
                 lines.append([method, kind, f"{sum(agreed)} of {len(agreed)}"])

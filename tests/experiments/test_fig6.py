@@ -140,3 +140,9 @@ def test_the_smallest_budget(tmp_path):
         assert len(row["correlation"]) == len(ORACLES) * len(LOCALS)
     assert "observations of the joint" in table(found)
     assert conduct(FIG6, "ci", Context(tmp_path)) == found
+
+
+def test_cells_that_were_not_run_are_left_blank(tmp_path):
+    (kept, *_), path = conduct(FIG6, "ci", Context(tmp_path)), tmp_path / "part.png"
+    FIG6.draw([kept, {**kept, "task": "slcp", "train": 1000}], path)
+    assert path.stat().st_size > 1000

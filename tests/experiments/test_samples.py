@@ -106,6 +106,10 @@ def test_what_is_printed(monkeypatch):
 
 
 def test_few_runs_agree_with_more():
-    assert agree(0.6, 5, 0.9)
-    assert not agree(0.6, 50, 0.9)
-    assert agree(1.0, 5, 1.0)
+    local, oracle = "published L-C2ST", "published C2ST"
+    assert agree(local, 0.6, 5, 0.9)
+    assert not agree(local, 0.6, 50, 0.9)
+    assert agree(local, 1.0, 5, 1.0)
+    # Ten observations of an oracle are ten tests.
+    assert agree(local, 0.4, 1, 0.9)
+    assert not agree(oracle, 0.4, 1, 0.9)
