@@ -267,7 +267,7 @@ def _ticks(low: float, high: float, width: float) -> np.ndarray:
     best = np.array([])
     for count, start, step in product((3, 5, 2, 1), (0, 1), (1, 2)):
         locator = MaxNLocator(count, steps=[1, 2, 2.5, 5, 10], min_n_ticks=1)
-        found = locator.tick_values(low, high)[start::step]
+        found = np.array(locator.tick_values(low, high))[start::step]
         # All have as many digits as the longest.
         size = NUMBER * max(len(f"{v:g}") for v in found.round(12))
         at = width * (found - low) / (high - low)
