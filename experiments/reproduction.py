@@ -10,12 +10,13 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import fig1, fig3, fig6, table1
+from . import fig1, fig3, fig6, table1, table2, why
 from .authors import PAIRS, TRAINED, agree, printed_rate, published_numbers
 from .fig2 import ASIDE, rates
 from .methods import METHODS, ORACLES
@@ -277,6 +278,54 @@ def _table1(found: Rows) -> str:
     return _table(head, lines)
 
 
+def _table2(found: Rows) -> str:
+    """The tasks and their best tests, with power and level."""
+    ((only,), names) = found, [name for name in table2.GROUPS if name != "oracle"]
+    lines = []
+    for row in only["tasks"]:
+        cells = [row["task"].replace("_", " "), f"{row['m']}, {row['d']}", row["posterior"]]
+        each = (row[name] for name in names)
+        lines.append([*cells, str(row["cells"]), row["printed"], *map(_best, each)])
+    head = ["task", "m, d", "posterior", "cells", "best in print", *(f"best {n}" for n in names)]
+    return _table(head, lines)
+
+
+def _best(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    level = "" if found["level"] is None else f", level {found['level']:.2f}"
+    names = ", ".join([found["method"], *found["alike"]]).replace("published ", "")
+    return f"{names}: {found['power']:.2f}{level}"
+
+
+def _permutation(found: Rows) -> str:
+    """Rates of the published test in parameters with either null."""
+    some = [row for row in found if row["question"] == why.PERMUTATION]
+    sizes = sorted({row["cal"] for row in some})
+    lines = []
+    for task, right, null in product(
+        dict.fromkeys(row["task"] for row in some), (False, True), why.NULLS
+    ):
+        each = [rates(some, task=task, right=right, null=null, cal=n) for n in sizes]
+        name = f"{task.replace('_', ' ')}, {'level' if right else 'power'}"
+        lines.append([name, null, *(f"{rate:.2f} ({runs})" for rate, _, _, runs in each)])
+    return _table(["L-C2ST as published", "permuted", *(f"N_cal {n}" for n in sizes)], lines)
+
+
+def _outside(found: Rows) -> str:
+    """The share of q outside the prior, and what is left of the Bayes MSE without it."""
+    lines = []
+    for row in found:
+        if row["question"] == why.OUTSIDE:
+            share, whole, truncated = why.means(row)
+            left = f"{100 * (1 - truncated / whole):.0f} %"
+            cells = [row["task"].replace("_", " "), str(row["train"]), f"{100 * share:.1f} %"]
+            lines.append([*cells, f"{whole:.4f}", f"{truncated:.4f}", left])
+    return _table(
+        ["task", "N_train", "outside", "MSE of q", "of q truncated", "owed to mass outside"], lines
+    )
+
+
 # Tables by their names on the page: the experiment, and what makes it of its results.
 BLOCKS: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "figure 1": ("fig1", _figure1),
@@ -295,6 +344,9 @@ BLOCKS: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "figure 4": ("fig4", _figure4),
     "table 3": ("fig6", _table3),
     "table 1": ("table1", _table1),
+    "table 2": ("table2", _table2),
+    "permutation": ("why", _permutation),
+    "outside": ("why", _outside),
 }
 
 

@@ -23,7 +23,7 @@ from .methods import found_of
 from .published import Batched, together
 from .runs import Context, Experiment, Job
 
-__all__ = ["NULLS", "WHY"]
+__all__ = ["NULLS", "OUTSIDE", "PERMUTATION", "WHY", "means"]
 
 PERMUTATION, OUTSIDE = "permutation", "outside"
 # Nulls of the published test, by whether permutations are free.

@@ -76,6 +76,37 @@ def test_the_authors_own_run(numbers, tmp_path):
     assert "| slcp | 1000 | published L-C2ST | 0.3000 | 0.3000 | 0.5 | 1.0 |" in text
 
 
+def test_the_best_tests_of_a_task(tmp_path):
+    one = {"method": "published L-C2ST", "power": 0.5, "level": 0.04, "alike": []}
+    other = {"method": "Ridge", "power": 0.9, "level": None, "alike": ["moments"]}
+    task = {"task": "two_moons", "m": 2, "d": 2, "posterior": "crescents", "printed": "local HPD"}
+    groups = {"cells": 3, "published": one, "ours": other, "ours, local null": None}
+    text = made("table 2", [{"tasks": [{**task, **groups}]}], tmp_path)
+    start = "| two moons | 2, 2 | crescents | 3 | local HPD | "
+    assert f"{start}L-C2ST: 0.50, level 0.04 | Ridge, moments: 0.90 |  |" in text
+
+
+def test_both_nulls(tmp_path):
+    cell = {"question": "permutation", "null": "all rows"}
+    found = [
+        row("", [0.01, 0.5], cal=500, **cell),
+        row("", [0.01, 0.01], cal=500, **{**cell, "null": "within pairs"}),
+        row("", [0.5, 0.5], cal=500, right=True, **cell),
+        row("", [0.5, 0.5], cal=500, right=True, **{**cell, "null": "within pairs"}),
+    ]
+    text = made("permutation", found, tmp_path)
+    assert "| slcp, power | all rows | 0.50 (1) |" in text
+    assert "| slcp, power | within pairs | 1.00 (1) |" in text
+    assert "| slcp, level | within pairs | 0.00 (1) |" in text
+
+
+def test_mass_outside(tmp_path):
+    found = {"share": [0.1, 0.3], "mse": [0.02, 0.06], "truncated": [0.01, 0.03]}
+    rows = [{"question": "outside", "task": "slcp", "train": 100, **found}]
+    text = made("outside", rows, tmp_path)
+    assert "| slcp | 100 | 20.0 % | 0.0400 | 0.0200 | 50 % |" in text
+
+
 def test_an_unknown_table(tmp_path):
     with pytest.raises(ValueError, match="page: expected a table of figure 1"):
         rewritten(page("figure 9"), tmp_path)
