@@ -173,7 +173,8 @@ def _relative(found: list[dict[str, Any]], methods: list[str]) -> list[str]:
     """Mean power over tasks and N_train, over that of the oracle with the same N_cal."""
     most = max(row["cal"] for row in found)
     some = [r for r in found if r["cal"] == most and not r["right"] and r["task"] != ASIDE]
-    power = {m: _mean_power([r for r in some if r["method"] == m]) for m in methods}
+    each = {m: [r for r in some if r["method"] == m] for m in methods}
+    power = {m: _mean_power(rows) for m, rows in each.items() if rows}
     best = max((power[m] for m in ORACLES if m in power), default=np.nan)
     return [f"mean power at N_cal {most}, and over the oracle's"] + [
         f"  {method:24}{value:>7.3f}{value / best:>8.2f}" for method, value in power.items()

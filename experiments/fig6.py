@@ -44,6 +44,7 @@ from .runs import Context, Experiment, Job
 __all__ = [
     "FIG6",
     "Elsewhere",
+    "alike",
     "bayes",
     "correlation",
     "log_constant",
@@ -301,6 +302,21 @@ def printed(row: dict[str, Any], method: str) -> dict[str, Any]:
     cell = scatter.get(str(train), {})
     shown = {"table3": table3[column]} if row["places"] == "joint" else {}
     return {k: cell[k] for k in ("pearson_r", "pearson_p", "n_obs") if k in cell} | shown
+
+
+def alike(row: dict[str, Any], method: str, theirs: dict[str, Any]) -> bool:
+    """Whether correlations with the published oracle differ by less than their 95 % interval.
+
+    Fisher's transform has a standard deviation of nearly 1 / sqrt(n - 3) (Fisher 1921, *On the
+    probable error of a coefficient of correlation*).
+    """
+    (mine,) = (
+        c for c in row["correlation"] if (c["method"], c["oracle"]) == (method, "published C2ST")
+    )
+    if mine["pearson_r"] is None:
+        return False
+    far = abs(math.atanh(mine["pearson_r"]) - math.atanh(theirs["pearson_r"]))
+    return far <= 1.96 * math.sqrt(1 / (mine["n"] - 3) + 1 / (theirs["n_obs"] - 3))
 
 
 def table(found: list[dict[str, Any]]) -> str:

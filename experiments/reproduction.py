@@ -238,7 +238,9 @@ def _table3(found: Rows) -> str:
             theirs = fig6.printed(row, method)
             mine = _correlation(row, method, "published C2ST")
             r = theirs.get("pearson_r")
-            cells += [mine, "-" if r is None else f"{r:+.2f}", str(theirs.get("table3", ""))]
+            mark = "" if r is None or fig6.alike(row, method, theirs) else " †"
+            cells += [f"{mine}{mark}", "-" if r is None else f"{r:+.2f}"]
+            cells.append(str(theirs.get("table3", "")))
         cells += [_correlation(row, m, "Bayes") for m in ("L-C2ST", "L-C2ST-NF", "moments-NF")]
         lines.append(cells)
     head = ["task", "N_train"]
@@ -264,18 +266,22 @@ def _table1(found: Rows) -> str:
         for cal in sizes:
             for part in ("without", "with"):
                 values = table1.medians(found, cal, part)[method]
-                cells.append(f"{next(iter(values.values()))[0]:.3g}")
+                cells.append(_seconds(next(iter(values.values()))[0]))
         lines.append(cells)
     for name, key in table1.PRINTED.items():
         at = TRAINED.index(found[0]["train"])
         cells = [f"printed {name} (their machine)"]
         for cal in sizes:
-            cells += [f"{numbers[f'n_cal_{cal}'][key][at]:.3g}", ""]
+            cells += [_seconds(numbers[f"n_cal_{cal}"][key][at]), ""]
         lines.append(cells)
     head = ["seconds"]
     for cal in sizes:
         head += [f"N_cal {cal}, no nulls", f"{found[0]['nulls']} nulls"]
     return _table(head, lines)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _table2(found: Rows) -> str:

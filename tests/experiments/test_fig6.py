@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from experiments.fig6 import (
     LOCALS,
     ORACLES,
     Elsewhere,
+    alike,
     bayes,
     correlation,
     jobs,
@@ -128,6 +130,18 @@ def test_printed_values_stand_beside_ours(monkeypatch):
     assert printed(row, "moments-NF") == {}
     monkeypatch.setattr("experiments.fig6.published_numbers", dict)
     assert printed(row, "published L-C2ST") == {}
+
+
+def test_correlations_are_alike_within_their_interval():
+    """With 103 and 103 observations the interval of the difference of z is 1.96 sqrt(0.02)."""
+    one = {"method": "L-C2ST", "oracle": "published C2ST", "pearson_r": 0.0, "n": 103}
+    row = {"correlation": [one]}
+    half = 1.96 * math.sqrt(0.02)
+    for factor, expected in ((0.99, True), (1.01, False)):
+        theirs = {"pearson_r": math.tanh(factor * half), "n_obs": 103}
+        assert alike(row, "L-C2ST", theirs) is expected
+    constant = {"correlation": [{**one, "pearson_r": None}]}
+    assert not alike(constant, "L-C2ST", theirs)
 
 
 def test_the_smallest_budget(tmp_path):

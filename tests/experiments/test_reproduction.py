@@ -76,6 +76,47 @@ def test_the_authors_own_run(numbers, tmp_path):
     assert "| slcp | 1000 | published L-C2ST | 0.3000 | 0.3000 | 0.5 | 1.0 |" in text
 
 
+def test_effects_in_words(tmp_path):
+    found = [
+        {"gain": -5, "pvalue": 0.001, "effects": "C is wide.", "moments_effects": "So it is."}
+    ]
+    assert "| -5 | 0.001 | C is wide. | So it is. |" in made("figure 4", found, tmp_path)
+
+
+def test_correlations_with_signs(monkeypatch, tmp_path):
+    theirs = {"pearson_r": 0.4, "table3": "1e-3", "n_obs": 92}
+    monkeypatch.setattr(fig6, "printed", lambda row, method: theirs)
+    names = ("published L-C2ST", "published L-C2ST-NF", "L-C2ST", "L-C2ST-NF", "moments-NF")
+    each = [
+        {"method": name, "oracle": oracle, "pearson_r": -0.25, "pearson_p": 0.04, "n": 100}
+        for name in names
+        for oracle in ("published C2ST", "Bayes")
+    ]
+    rows = [
+        {"task": "slcp", "train": 100, "places": kind, "correlation": each}
+        for kind in ("benchmark", "joint")
+    ]
+    text = made("table 3", rows, tmp_path)
+    pair = "-0.25 (0.04) † | +0.40 | 1e-3"
+    assert text.count("| slcp | 100 |") == 1
+    assert f"| slcp | 100 | {pair} | {pair} | -0.25 (0.04) |" in text
+
+
+def test_seconds_beside_the_printed_ones(monkeypatch, tmp_path):
+    keys = ("c2st", "lc2st", "lc2st_nf", "lhpd")
+    times = {f"n_cal_{n}": {key: [1, 2, 3, 4] for key in keys} for n in (5000, 10_000)}
+    monkeypatch.setattr(
+        reproduction, "published_numbers", lambda: {"table1_printed_runtime_slcp": times}
+    )
+    found = [
+        {"method": "Ridge", "train": 1000, "cal": n, "nulls": 100, "without": 0.5, "with": 1.5}
+        for n in (5000, 10_000)
+    ]
+    text = made("table 1", found, tmp_path)
+    assert "| Ridge | 0.5 | 1.5 | 0.5 | 1.5 |" in text
+    assert "| printed local HPD (their machine) | 2 |  | 2 |  |" in text
+
+
 def test_the_best_tests_of_a_task(tmp_path):
     one = {"method": "published L-C2ST", "power": 0.5, "level": 0.04, "alike": []}
     other = {"method": "Ridge", "power": 0.9, "level": None, "alike": ["moments"]}
