@@ -46,7 +46,8 @@ class Experiment:
         run: Does one job, given as its only argument beside ``context``.
         table: What is printed of all that was found.
         draw: Draws it into a file; None for a table.
-        prepare: Makes what jobs share, with an executor or without; None if nothing.
+        prepare: Makes what jobs that are still to be done share, with an executor or without; None
+            if nothing.
         partial: Whether some of the jobs make a table and a figure of their own.
         absent: Says what it needs that is not here; empty, or None, if all is.
     """
@@ -173,9 +174,10 @@ def conduct(
     chosen = [job for job in jobs if all(str(job.get(k)) in v for k, v in (only or {}).items())]
     if not chosen:
         raise ValueError(f"only: expected parameters of a job of {experiment.name}, got {only}")
-    if experiment.prepare is not None:
-        experiment.prepare(chosen, context, executor)
     records = Records(context.folder / f"{experiment.name}.jsonl")
+    todo = [job for job in chosen if job not in records]
+    if experiment.prepare is not None and todo:
+        experiment.prepare(todo, context, executor)
     completed(chosen, partial(experiment.run, context=context), records, executor)
     found = _rows(jobs, records)
     missing = sum(job not in records for job in jobs)

@@ -41,6 +41,18 @@ def test_nothing_is_done_twice(tmp_path):
     assert done == JOBS
 
 
+def test_only_what_is_to_be_done_is_prepared(tmp_path):
+    seen = []
+
+    def prepare(todo, context, executor):
+        seen.append([job["n"] for job in todo])
+
+    toy, context = replace(experiment(), prepare=prepare, partial=True), Context(tmp_path)
+    for only in ({"n": ["1", "2"]}, None, None):
+        conduct(toy, "ci", context, only=only)
+    assert seen == [[1, 2], [0, 3, 4, 5]]
+
+
 class Killed(BaseException):
     pass
 
