@@ -100,27 +100,32 @@ def _swept(found: Rows) -> Rows:
 
 
 def _agreement(found: Rows) -> str:
-    """How many cells of the published column agree with the printed rates."""
+    """How many cells of the published column agree with the printed rates, and mean rates."""
+    names = ("task", "train", "cal", "right", "method")
     cells = dict.fromkeys(
-        (row["task"], row["train"], row["cal"], row["right"], row["method"])
+        tuple(row[name] for name in names)
         for row in found
         if row["method"].startswith("published") and row["pvalue"]
     )
-    names = ("task", "train", "cal", "right", "method")
-    lines = []
-    for wanted in (False, True):
-        for method in dict.fromkeys(cell[-1] for cell in cells):
-            agreed = []
-            for values in cells:
-                cell = dict(zip(names, values, strict=True))
-                printed = printed_rate(cell)
-                if cell["right"] == wanted and cell["method"] == method and printed is not None:
-                    rate, _, _, runs = rates(found, **cell)
-                    agreed.append(agree(method, rate, runs, printed))
-            if agreed:
-                kind = "level" if wanted else "power"
-                lines.append([method, kind, f"{sum(agreed)} of {len(agreed)}"])
-    return _table(["as published", "rate", "cells that agree with the printed rate"], lines)
+    groups: dict[tuple[str, str], list[tuple[bool, float, float]]] = {}
+    for values in cells:
+        cell = dict(zip(names, values, strict=True))
+        printed = printed_rate(cell)
+        if printed is not None:
+            rate, _, _, runs = rates(found, **cell)
+            agreed = agree(cell["method"], rate, runs, printed)
+            key = cell["method"], "level" if cell["right"] else "power"
+            groups.setdefault(key, []).append((agreed, rate, printed))
+    order = sorted(groups, key=lambda key: key[1], reverse=True)
+    lines = [[*key, *_compared(groups[key])] for key in order]
+    lines.append(["all", "", *_compared([cell for some in groups.values() for cell in some])])
+    counted = "cells that agree with the printed rate"
+    return _table(["as published", "rate", counted, "mean rate", "printed"], lines)
+
+
+def _compared(cells: list[tuple[bool, float, float]]) -> list[str]:
+    agreed, ours, theirs = zip(*cells, strict=True)
+    return [f"{sum(agreed)} of {len(cells)}", f"{np.mean(ours):.3f}", f"{np.mean(theirs):.3f}"]
 
 
 def _relative(found: Rows) -> str:

@@ -68,7 +68,9 @@ def test_levels(numbers, tmp_path):
 
 
 def test_how_many_agree(numbers, tmp_path):
-    assert "| published L-C2ST | power | 1 of 2 |" in made("agreement", FOUND, tmp_path)
+    text = made("agreement", FOUND, tmp_path)
+    assert "| published L-C2ST | power | 1 of 2 | 0.250 | 0.900 |" in text
+    assert "| all |  | 1 of 2 | 0.250 | 0.900 |" in text
 
 
 def test_the_authors_own_run(numbers, tmp_path):
