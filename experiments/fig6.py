@@ -5,9 +5,7 @@ the true posterior is known. Correlations have their signs: the paper prints p-v
 Pearson test alone, of which a significant one may belong to a negative correlation.
 
 There are three oracles: C2ST as published, ours, and what both estimate, the mean of
-:math:`(d - 1/2)^2` over both classes for the Bayes classifier :math:`d = p / (p + q)`. Densities
-are known but for the constant of p, which is where both classes are confused alike (Bennett 1976,
-*Efficient estimation of free energy differences from Monte Carlo data*; Meng and Wong 1996).
+:math:`(d - 1/2)^2` over both classes for the Bayes classifier :math:`d = p / (p + q)`.
 
 No test is made, so that there is but one null copy, which is thrown away.
 """
@@ -22,7 +20,6 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import scipy.optimize
 import scipy.stats
 import torch
 from matplotlib.axes import Axes
@@ -36,29 +33,18 @@ from assay.whole import whole
 
 from .authors import published_numbers
 from .jansen_rit import file_name
+from .limit import bayes
 from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS
 from .published import Batched
 from .runs import Context, Experiment, Job
 
-__all__ = [
-    "FIG6",
-    "Elsewhere",
-    "alike",
-    "bayes",
-    "correlation",
-    "log_constant",
-    "log_ratio",
-    "mse",
-    "stacked",
-]
+__all__ = ["FIG6", "Elsewhere", "alike", "correlation", "stacked"]
 
 TASKS = tuple(kind.name for kind in BENCHMARK)
 TRAINED = (100, 1000, 10_000, 100_000)
 ORACLES = ("published C2ST", "C2ST", "Bayes")
 LOCALS = ("published L-C2ST", "published L-C2ST-NF", "L-C2ST", "L-C2ST-NF", "moments-NF")
-# A log-ratio beyond which probabilities are 0 or 1.
-FAR = 50.0
 BUDGETS: dict[str, dict[str, Any]] = {
     "ci": {
         "tasks": ("two_moons",),
@@ -171,47 +157,6 @@ def stacked(setting: Setting) -> list[float]:
     fitted = Batched(10 * setting.task.m).fit(train, labels)
     d = torch.stack([one(rows) for one, rows in zip(fitted, judge, strict=True)])
     return [float(f"{v:.6g}") for v in (d - 0.5).square().mean(1)]
-
-
-def bayes(setting: Setting) -> list[float]:
-    """The MSE of the Bayes classifier at all observations, on as many draws as an oracle's."""
-    n = 2 * setting.pairs
-    found = []
-    for x, q, p in zip(setting.x_o, setting.q(n), setting.exact(n), strict=True):
-        found.append(float(f"{mse(*(log_ratio(setting, draws, x) for draws in (q, p))):.6g}"))
-    return found
-
-
-def mse(of_q: Tensor, of_p: Tensor) -> float:
-    """The MSE of the Bayes classifier over both classes, given logarithms of p / q at draws."""
-    constant = log_constant(of_q, of_p)
-    parts = (torch.sigmoid(v - constant) - 0.5 for v in (of_q, of_p))
-    return float(torch.stack([d.square().mean() for d in parts]).mean())
-
-
-def log_ratio(setting: Setting, theta: Tensor, x: Tensor) -> Tensor:
-    """The logarithm of p / q but for a constant, (n,), at parameters (n, m)."""
-    log_q = setting.flow.log_prob(theta, x).double().cpu()
-    return setting.task.log_posterior(theta.cpu(), x) - log_q
-
-
-def log_constant(of_q: Tensor, of_p: Tensor) -> float:
-    """The logarithm of the constant c of p: d = r / (r + c) errs as often on q as on p.
-
-    Args:
-        of_q: Logarithms of the ratio r of p, but for its constant, and q at draws of q, (n,);
-            minus infinity where p is zero.
-        of_p: The same at draws of p, (n,).
-    """
-
-    def excess(constant: float) -> float:
-        return float(torch.sigmoid(of_q - constant).mean() - torch.sigmoid(constant - of_p).mean())
-
-    low, high = float(of_p.min()), float(of_p.max())
-    if not of_q.isfinite().any():
-        return low - FAR
-    low = min(low, float(of_q[of_q.isfinite()].min()))
-    return float(scipy.optimize.brentq(excess, low - FAR, max(high, float(of_q.max())) + FAR))
 
 
 STATISTICS: dict[str, Callable[[Setting], list[float]]] = {

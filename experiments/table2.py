@@ -114,7 +114,7 @@ def shared(found: list[dict[str, Any]]) -> set[tuple[int, int]]:
     """Pairs of N_train and N_cal at which all methods were run where q is wrong."""
     each: dict[str, set[tuple[int, int]]] = {}
     for row in found:
-        if not row["right"]:
+        if not row["right"] and row["method"] in METHODS:
             each.setdefault(row["method"], set()).add(_cell(row))
     return set.intersection(*each.values()) if each else set()
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from . import published
 from .fig2 import ALPHA, rates, told
-from .fig6 import log_ratio, mse
+from .limit import log_ratio, mse
 from .material import Recipe, Setting, flow, train_flows
 from .methods import found_of
 from .published import Batched, together

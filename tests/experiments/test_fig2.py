@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from experiments.fig2 import FIG2, jobs, rates, table
+from experiments.fig2 import FIG2, LIMIT, jobs, rates, table
 
 
 def row(**given):
@@ -31,4 +31,5 @@ def test_jobs_are_all_different(budget):
     found = jobs(budget)
     assert len({str(job) for job in found}) == len(found)
     assert {job["right"] for job in found} == {True, False}
+    assert not any(job["right"] for job in found if job["method"] == LIMIT)
     assert FIG2.prepare is not None

@@ -10,10 +10,8 @@ from experiments.fig6 import (
     ORACLES,
     Elsewhere,
     alike,
-    bayes,
     correlation,
     jobs,
-    log_constant,
     printed,
     stacked,
     table,
@@ -76,37 +74,6 @@ def test_the_stack_is_the_published_oracle(setting):
     q, exact = setting.q(200), setting.exact(200)
     alone = [c2st(Batched(20), pair, 0)[0] for pair in zip(q, exact, strict=True)]
     np.testing.assert_allclose(stacked(setting), alone, rtol=0.02, atol=1e-5)
-
-
-def test_the_constant_of_the_posterior():
-    """N(1, 1) against N(0, 1): the log-ratio is theta - 1/2, and the constant what was added."""
-    q, p = torch.randn(2, 20_000, generator=torch.Generator().manual_seed(0), dtype=torch.double)
-    found = log_constant(q - 0.5 + 7.0, p + 0.5 + 7.0)
-    assert found == pytest.approx(7.0, abs=0.05)
-
-
-def test_the_constant_where_q_leaks():
-    """Where p is zero at all draws of q, the classes are told apart whatever it is."""
-    of_q, of_p = torch.full((10,), -torch.inf), torch.linspace(0, 1, 10)
-    constant = log_constant(of_q, of_p)
-    assert torch.sigmoid(of_p - constant).min() > 0.999
-
-
-def test_the_bayes_classifier_of_a_right_q_knows_nothing(setting):
-    """And that of a wrong one knows more than any other could."""
-
-    class Right:
-        """q = p, whatever its constant."""
-
-        def log_prob(self, theta, x):
-            return setting.task.log_posterior(theta, x) - 3.0
-
-        def sample_each(self, x, n, generator):
-            return torch.stack([setting.task.posterior(row, n, generator).theta for row in x])
-
-    right = elsewhere(Right(), setting.folder, setting.recipe)
-    assert max(bayes(right)) < 1e-9
-    assert all(0.01 < value < 0.25 for value in bayes(setting))
 
 
 def test_jobs_are_all_different():

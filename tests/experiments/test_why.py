@@ -2,7 +2,7 @@ import json
 
 import pytest
 import torch
-from experiments.fig6 import mse
+from experiments.limit import mse
 from experiments.published import trial_of_lc2st
 from experiments.runs import Context, conduct
 from experiments.why import NULLS, WHY, jobs, means
