@@ -11,6 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.stats
+
 __all__ = ["FOLDER", "agree", "printed_rate", "published_numbers"]
 
 FOLDER = Path(
@@ -37,6 +40,8 @@ NAMES = {
 TRAINED, PAIRS = (100, 1000, 10_000, 100_000), (100, 500, 1000, 2000, 5000, 10_000)
 FIXED_TRAIN, FIXED_PAIRS = 1000, 10_000
 RUNS, OBSERVATIONS = 50, 10
+# Runs of a local test that tell how its rate varies.
+FEWEST = 3
 
 
 def printed_rate(row: dict[str, Any]) -> float | None:
@@ -57,19 +62,41 @@ def printed_rate(row: dict[str, Any]) -> float | None:
     return None
 
 
-def agree(method: str, rate: float, runs: int, printed: float) -> bool:
+def agree(method: str, each: np.ndarray, printed: float) -> bool | None:
     """Whether a rate and a printed one differ by no more than the 95 % interval of it.
 
-    The observations of a run share the classifiers of a local test, so that a run counts once; an
-    oracle has a classifier and data of its own at each, and all count (Agresti and Caffo 2000,
-    *Simple and effective confidence intervals for proportions*).
+    The observations of a run share the classifiers of a local test, so that its rates vary from
+    run to run; fewer than three runs tell nothing of that, and are not judged. An oracle has a
+    classifier and data of its own at each observation, and all count. Of the printed rate its
+    runs are known, and not how they vary: each counts once.
+
+    Args:
+        method: The method.
+        each: Its rejection rates, one for each run.
+        printed: The printed rate.
 
     Example:
-        >>> [agree("published L-C2ST", rate, 5, 0.86) for rate in (0.8, 0.2)]
-        [True, False]
+        >>> agree("published L-C2ST", np.array([0.9, 0.8, 1.0]), 0.86)
+        True
+        >>> agree("published L-C2ST", np.array([0.2, 0.2, 0.2]), 0.86)
+        False
     """
-    each = OBSERVATIONS if method == ORACLE else 1
-    both = ((rate, each * runs), (printed, each * RUNS))
-    (one, first), (other, second) = (((p * n + 1) / (n + 2), n + 2) for p, n in both)
-    scale = math.sqrt(one * (1 - one) / first + other * (1 - other) / second)
-    return abs(one - other) <= 1.96 * scale
+    runs, tests = len(each), OBSERVATIONS * len(each)
+    if method != ORACLE and runs < FEWEST:
+        return None
+    known = RUNS * (OBSERVATIONS if method == ORACLE else 1)
+    # No less than if all tests were independent (Agresti and Caffo 2000, *Simple and effective
+    # confidence intervals for proportions*).
+    (one, two), (other, far) = _variance(float(each.mean()), tests), _variance(printed, known)
+    if method == ORACLE:
+        quantile = 1.96
+    else:
+        two = max(two, float(each.var(ddof=1)) / runs)
+        quantile = float(scipy.stats.t.ppf(0.975, runs - 1))
+    return abs(one - other) <= quantile * math.sqrt(two + far)
+
+
+def _variance(rate: float, n: int) -> tuple[float, float]:
+    """A rate with one success and one failure more, and its variance."""
+    share = (rate * n + 1) / (n + 2)
+    return share, share * (1 - share) / (n + 2)

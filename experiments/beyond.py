@@ -29,6 +29,7 @@ __all__ = ["BEYOND", "needed"]
 
 MODEL = ConjugateGaussian(3, 5)
 X_O, FAR = (0.3,) * 5, (3.0, 0.0, 0.0, 0.0, 0.0)
+BEHIND = -1.0
 LEVELS = (0.01, 0.05, 0.1, 0.2)
 NEAR = 0.2
 BUDGETS: dict[str, dict[str, Any]] = {
@@ -73,13 +74,14 @@ def jobs(budget: str) -> list[Job]:
     ]
 
 
-def _right(x: Tensor) -> Tensor:
-    return x[:, 0] < 0
+def _wrong(x: Tensor) -> Tensor:
+    """Where q errs by half: far enough from ``FAR`` that no neighbour of it is there."""
+    return x[:, 0] < BEHIND
 
 
 def _posterior(job: Job) -> Perturbed:
     error = Widen(1 + job["size"]) if job["error"] == "wide" else Shift(job["size"])
-    return Perturbed(MODEL, error, _right if job["error"] == "half" else None)
+    return Perturbed(MODEL, error, _wrong if job["error"] == "half" else None)
 
 
 def run(job: Job, context: Context) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS, ORACLES, STACKED, several
 from .runs import Context, Experiment, Job
 
-__all__ = ["FIG2", "LIMIT", "beside", "rates", "told"]
+__all__ = ["FIG2", "LIMIT", "beside", "per_run", "rates", "relative", "told"]
 
 TASKS = tuple(kind.name for kind in BENCHMARK)
 # Where the paper's own curves are contaminated by its simulator.
@@ -121,24 +121,29 @@ def run(job: Job, context: Context) -> dict[str, Any]:
     return {"each": [{"run": n, **one} for n, one in zip(numbers, found, strict=True)]}
 
 
+def per_run(found: list[dict[str, Any]], **chosen: Any) -> np.ndarray:
+    """The rejection rates of all runs with some parameters."""
+    some = [row for row in found if all(row[k] == v for k, v in chosen.items())]
+    return np.array([np.mean(np.array(row["pvalue"]) <= ALPHA + 1e-9) for row in some])
+
+
 def rates(found: list[dict[str, Any]], **chosen: Any) -> tuple[float, float, float, int]:
     """The rejection rate, its 95 % interval over runs, and their number.
 
     The observations of a run share its calibration, so that the interval is that of means over
-    runs; with fewer than three runs it is Clopper and Pearson's for the rejections.
+    runs. With fewer than three, or where all are alike, it is Clopper and Pearson's for as many
+    tests as there are runs.
     """
-    some = [row for row in found if all(row[k] == v for k, v in chosen.items())]
-    if not some:
+    each = per_run(found, **chosen)
+    runs = len(each)
+    if not runs:
         return np.nan, np.nan, np.nan, 0
-    rejected = np.array([np.mean(np.array(row["pvalue"]) <= ALPHA + 1e-9) for row in some])
-    if len(some) < 3:
-        count = sum(len(row["pvalue"]) for row in some)
-        test = scipy.stats.binomtest(round(rejected.mean() * count), count)
-        low, high = test.proportion_ci()
-    else:
-        half = scipy.stats.t.ppf(0.975, len(some) - 1) * scipy.stats.sem(rejected)
-        low, high = rejected.mean() - half, rejected.mean() + half
-    return float(rejected.mean()), max(0.0, float(low)), min(1.0, float(high)), len(some)
+    mean = float(each.mean())
+    if runs < 3 or not each.std():
+        low, high = scipy.stats.binomtest(round(mean * runs), runs).proportion_ci()
+        return mean, min(mean, float(low)), max(mean, float(high)), runs
+    half = scipy.stats.t.ppf(0.975, runs - 1) * scipy.stats.sem(each)
+    return mean, max(0.0, float(mean - half)), min(1.0, float(mean + half)), runs
 
 
 def table(found: list[dict[str, Any]]) -> str:
@@ -151,12 +156,10 @@ def table(found: list[dict[str, Any]]) -> str:
         lines.append(f"{task}, N_train {train}, N_cal {cal}, {kind} at {ALPHA}")
         for method in methods:
             chosen = {"task": task, "train": train, "cal": cal, "right": right, "method": method}
-            rate, low, high, runs = rates(found, **chosen)
-            if runs:
-                lines.append(
-                    f"  {method:24}{told(rate, low, high, runs)}{beside(chosen, rate, runs)}"
-                )
-    return "\n".join([*lines, *_relative(found, methods)])
+            found_here = rates(found, **chosen)
+            if found_here[-1]:
+                lines.append(f"  {method:24}{told(*found_here)}{beside(found, chosen)}")
+    return "\n".join([*lines, *_relative(found)])
 
 
 def told(rate: float, low: float, high: float, runs: int) -> str:
@@ -164,33 +167,44 @@ def told(rate: float, low: float, high: float, runs: int) -> str:
     return f"{rate:>7.3f}  [{low:.3f}, {high:.3f}]  {runs:>2} run{'s' * (runs != 1)}"
 
 
-def beside(cell: dict[str, Any], rate: float, runs: int) -> str:
-    """The printed rate of a cell, and whether ours agrees with it; empty where there is none."""
+def beside(found: list[dict[str, Any]], cell: dict[str, Any]) -> str:
+    """The printed rate of a cell, and whether ours differs from it; empty where there is none.
+
+    Printed levels are of other data (permuted rows, or base draws for truths), and local HPD of
+    ours is another test: these are not judged.
+    """
     printed = printed_rate(cell)
     if printed is None:
         return ""
-    # Ours of local HPD is another test.
-    if not cell["method"].startswith("published"):
-        return f"   printed {printed:.3f}"
-    same = agree(cell["method"], rate, runs, printed)
-    return f"   printed {printed:.3f}{'' if same else ', differs'}"
+    judged = cell["method"].startswith("published") and not cell["right"]
+    same = agree(cell["method"], per_run(found, **cell), printed) if judged else None
+    return f"   printed {printed:.3f}{', differs' if same is False else ''}"
 
 
-def _relative(found: list[dict[str, Any]], methods: list[str]) -> list[str]:
-    """Mean power over tasks and N_train, over that of the oracle with the same N_cal."""
+def relative(found: list[dict[str, Any]]) -> list[tuple[str, float, str, float]]:
+    """Mean power over tasks and N_train with all pairs, and over that of the oracle.
+
+    Only of methods that have been everywhere; with the numbers of runs in a cell.
+    """
     most = max(row["cal"] for row in found)
     some = [r for r in found if r["cal"] == most and not r["right"] and r["task"] != ASIDE]
-    each = {m: [r for r in some if r["method"] == m] for m in methods}
-    power = {m: _mean_power(rows) for m, rows in each.items() if rows}
-    best = max((power[m] for m in ORACLES if m in power), default=np.nan)
+    cells = sorted({(r["task"], r["train"]) for r in some})
+    power: dict[str, tuple[float, str]] = {}
+    for method in (LIMIT, *METHODS):
+        each = [per_run(some, method=method, task=task, train=train) for task, train in cells]
+        runs = sorted({len(one) for one in each})
+        if cells and runs[0]:
+            shown = "–".join(map(str, dict.fromkeys((runs[0], runs[-1]))))
+            power[method] = float(np.mean([one.mean() for one in each])), shown
+    best = max((power[m][0] for m in ORACLES if m in power), default=np.nan)
+    return [(method, mean, shown, mean / best) for method, (mean, shown) in power.items()]
+
+
+def _relative(found: list[dict[str, Any]]) -> list[str]:
+    most = max(row["cal"] for row in found)
     return [f"mean power at N_cal {most}, and over the oracle's"] + [
-        f"  {method:24}{value:>7.3f}{value / best:>8.2f}" for method, value in power.items()
+        f"  {method:24}{mean:>7.3f}{over:>8.2f}" for method, mean, _, over in relative(found)
     ]
-
-
-def _mean_power(rows: list[dict[str, Any]]) -> float:
-    cells = dict.fromkeys((row["task"], row["train"]) for row in rows)
-    return float(np.mean([rates(rows, task=task, train=train)[0] for task, train in cells]))
 
 
 STYLES = {
@@ -206,6 +220,8 @@ COLOURS = {
     "Ridge-NF": "#56B4E9",
     "moments": "#CC79A7",
     "moments-NF": "#009E73",
+    "check": "#DDAA33",
+    "check-NF": "#66CCEE",
     "smoothed": "#882255",
     "smoothed-NF": "#117733",
     "LocalExchange": "#8c6bb1",

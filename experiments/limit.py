@@ -1,4 +1,4 @@
-"""The Bayes classifier between q and the true posterior: what no oracle can exceed.
+"""The Bayes classifier between q and the true posterior, the most accurate there is.
 
 Where densities are known, so is the classifier :math:`d = p / (p + q)`, but for the constant of p,
 which is where both classes are confused alike (Bennett 1976, *Efficient estimation of free energy
@@ -64,9 +64,9 @@ def bayes(setting: Setting) -> list[float]:
 def tested(setting: Setting) -> dict[str, list[float]]:
     """MSE, and p-values of the accuracy, at the observations.
 
-    The constant is found on half of the draws. On the others a classifier is right in a number of
-    cases that is binomial if q = p, whatever it is (Lopez-Paz and Oquab 2017, *Revisiting
-    classifier two-sample tests*).
+    The constant is found on half of the draws. On the others any classifier is right as often as
+    not if q = p, and the number of cases is no more spread than a binomial one, which makes the
+    p-value conservative (Lopez-Paz and Oquab 2017, *Revisiting classifier two-sample tests*).
     """
     n = setting.pairs
     found: dict[str, list[float]] = {"statistic": [], "pvalue": []}

@@ -1,7 +1,8 @@
 """Material: flows, calibration sets and draws at observations that experiments share.
 
-Flows are those of the paper: neural spline flows as in the SBI benchmark, trained once for each
-task and number of simulations, and never truncated to the prior.
+Flows are autoregressive neural spline flows (the paper's are of coupling layers), trained with the
+settings of the SBI benchmark, once for each task and number of simulations, and never truncated to
+the prior.
 """
 
 import hashlib

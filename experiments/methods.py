@@ -1,8 +1,9 @@
 """Methods: every test of the comparison as a function of a setting, published or ours.
 
 Each returns statistics and p-values at the observations. The names say which column they belong
-to: those that begin with ``published`` follow the paper to the letter, the others are this
-library's defaults.
+to: those that begin with ``published`` follow the paper, the others are this library's. Networks
+and nulls are its defaults; neighbourhoods are the nearest fifth, so that tests with a local claim
+can be compared, but for ``check``, which is the very test that decides there.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from . import published
 from .material import Setting
 from .published import Batched, Trial, together
 
-__all__ = ["METHODS", "ORACLES", "STACKED", "Found", "found_of", "several"]
+__all__ = ["METHODS", "ORACLES", "STACKED", "Found", "published_lc2st", "several"]
 
 Found = dict[str, list[float]]
 Method = Callable[[Setting, int], Found]
@@ -40,8 +41,7 @@ def _tested(result: Any) -> Found:
     return _plain(result.statistic, result.pvalue)
 
 
-def found_of(statistic: torch.Tensor, null: torch.Tensor) -> Found:
-    """Statistics (o,) with the published p-values, given nulls (o, h)."""
+def _published(statistic: torch.Tensor, null: torch.Tensor) -> Found:
     return _plain(statistic.cpu(), published.pvalue(statistic, null).cpu())
 
 
@@ -49,16 +49,16 @@ def _in_one_stack(settings: Sequence[Setting], trials: list[Trial]) -> list[Any]
     return together(Batched(10 * settings[0].task.m), trials)
 
 
-def published_lc2st(settings: Sequence[Setting], nulls: int) -> list[Found]:
-    """L-C2ST as published."""
+def published_lc2st(settings: Sequence[Setting], nulls: int, *, free: bool = True) -> list[Found]:
+    """L-C2ST as published; or, where permutations are not free, but for its null."""
     trials = []
     for setting in settings:
         sets, device = setting.sets(1), setting.device
         assert sets.theta_q is not None
         there = setting.x_o.to(device), setting.theta_o.to(device)
         pairs = sets.theta, sets.x, sets.theta_q[:, 0]
-        trials.append(published.trial_of_lc2st(pairs, there, nulls))
-    return [found_of(*found) for found in _in_one_stack(settings, trials)]
+        trials.append(published.trial_of_lc2st(pairs, there, nulls, free=free))
+    return [_published(*found) for found in _in_one_stack(settings, trials)]
 
 
 def published_lc2st_nf(settings: Sequence[Setting], nulls: int) -> list[Found]:
@@ -68,21 +68,21 @@ def published_lc2st_nf(settings: Sequence[Setting], nulls: int) -> list[Found]:
         pairs = setting.latents.theta, setting.latents.x
         x_o = setting.x_o.to(setting.device)
         trials.append(published.trial_of_lc2st_nf(pairs, x_o, nulls, setting.draws))
-    return [found_of(*found) for found in _in_one_stack(settings, trials)]
+    return [_published(*found) for found in _in_one_stack(settings, trials)]
 
 
 def published_c2st(settings: Sequence[Setting], nulls: int) -> list[Found]:
     """The oracle as published: MSE, with as many draws to train as there are pairs."""
     trials = []
     for setting in settings:
-        n, device = 2 * setting.pairs, setting.device
+        n, device = setting.pairs + setting.draws, setting.device
         for wrong, right in zip(setting.q(n), setting.exact(n), strict=True):
             samples = wrong.to(device), right.to(device)
-            trials.append(published.trial_of_c2st(samples, nulls))
+            trials.append(published.trial_of_c2st(samples, setting.pairs, nulls))
     found = _in_one_stack(settings, trials)
     mse, null = (torch.stack([f[i] for f in found]) for i in (0, 1))
     count = len(found) // len(settings)
-    return [found_of(*one) for one in zip(mse.split(count), null.split(count), strict=True)]
+    return [_published(*one) for one in zip(mse.split(count), null.split(count), strict=True)]
 
 
 def c2st(setting: Setting, nulls: int) -> Found:
@@ -142,6 +142,19 @@ moments, moments_nf = (partial(f, Nearest((NEAR,))) for f in (_moments, _moments
 smoothed, smoothed_nf = (partial(f, Smooth()) for f in (_moments, _moments_nf))
 
 
+def check(setting: Setting, nulls: int) -> Found:
+    """What decides in ``assay.check``: local moments with their defaults, but for the nulls."""
+    sets = setting.sets(max(SEVERAL, setting.task.m + 6))
+    test = assay.moments(sets, null=assay.Exchange(nulls), seed=setting.seed)
+    return _tested(test(assay.Draws(setting.x_o)))
+
+
+def check_nf(setting: Setting, nulls: int) -> Found:
+    """The same of latents."""
+    test = assay.moments(setting.latents, null=assay.KnownBase(nulls), seed=setting.seed)
+    return _tested(test(assay.Draws(setting.x_o)))
+
+
 def local_exchange(setting: Setting, nulls: int) -> Found:
     """Least squares in parameters under the local null, exact for the nearest fifth."""
     null = assay.LocalExchange(nulls, NEAR)
@@ -184,6 +197,8 @@ METHODS: dict[str, Method] = {
     "Ridge-NF": ridge_nf,
     "moments": moments,
     "moments-NF": moments_nf,
+    "check": check,
+    "check-NF": check_nf,
     "smoothed": smoothed,
     "smoothed-NF": smoothed_nf,
     "LocalExchange": local_exchange,

@@ -322,34 +322,35 @@ def lc2st_nf(
     return together(classifier, [trial_of_lc2st_nf(pairs, x_o, nulls, draws)])[0]
 
 
-def trial_of_c2st(samples: tuple[Tensor, Tensor], nulls: int = 100) -> Trial:
+def trial_of_c2st(samples: tuple[Tensor, Tensor], n: int, nulls: int = 100) -> Trial:
     """The oracle: MSE and its nulls, and accuracy and its nulls, of one observation.
 
     Args:
-        samples: Draws of q and of the true posterior, each (2 n, m): halves to train and to judge.
+        samples: Draws of q and of the true posterior, each (n + s, m).
+        n: The number of those to train on; classifiers are judged on the others.
         nulls: Permutations of the rows, of training and evaluation alike.
     """
-    halves = [half.split(len(half) // 2) for half in samples]
-    train, judged = (torch.cat(part) for part in zip(*halves, strict=True))
-    order = _orders(train, nulls)
-    inputs = train[order]
-    labels = _halves(inputs)
+    train = torch.cat([one[:n] for one in samples])
+    judged = torch.cat([one[n:] for one in samples])
+    inputs = train[_orders(train, nulls)]
+    order = _orders(judged, nulls)
+    truth = _halves(judged[None])[0] > 0.5
 
     def judge(fitted: Fitted) -> tuple[Tensor, ...]:
         pairs = zip(fitted, order, strict=False)
         d = torch.stack([one(judged[rows]) for one, rows in pairs])
         mse = (d - 0.5).square().mean(1)
-        accuracy = ((d > 0.5) == (labels[: len(d)] > 0.5)).double().mean(1)
+        accuracy = ((d > 0.5) == truth).double().mean(1)
         return mse[0], mse[1:], accuracy[0], accuracy[1:]
 
-    return Trial(inputs, labels, judge)
+    return Trial(inputs, _halves(inputs), judge)
 
 
 def c2st(
-    classifier: Batched | Sklearn, samples: tuple[Tensor, Tensor], nulls: int = 100
+    classifier: Batched | Sklearn, samples: tuple[Tensor, Tensor], n: int, nulls: int = 100
 ) -> tuple[Tensor, ...]:
     """The oracle, alone; see :func:`trial_of_c2st`."""
-    return together(classifier, [trial_of_c2st(samples, nulls)])[0]
+    return together(classifier, [trial_of_c2st(samples, n, nulls)])[0]
 
 
 def _orders(rows: Tensor, nulls: int) -> Tensor:

@@ -18,8 +18,8 @@ import numpy as np
 
 from . import fig1, fig3, fig6, table1, table2, why
 from .authors import PAIRS, TRAINED, agree, printed_rate, published_numbers
-from .fig2 import ASIDE, LIMIT, rates
-from .methods import METHODS, ORACLES
+from .fig2 import per_run, rates, relative
+from .methods import METHODS
 from .samples import SKLEARN, printed_statistic
 
 __all__ = ["BLOCKS", "main", "rewritten"]
@@ -60,8 +60,9 @@ def _rate(found: Rows, **cell: Any) -> str:
     printed = printed_rate(cell) if cell["method"].startswith("published") else None
     if printed is None:
         return f"{rate:.2f} ({runs})"
-    same = agree(cell["method"], rate, runs, printed)
-    return f"{rate:.2f} ({runs}) / {printed:.2f}{'' if same else ' †'}"
+    # Printed levels are of other data.
+    judged = not cell["right"] and agree(cell["method"], per_run(found, **cell), printed) is False
+    return f"{rate:.2f} ({runs}) / {printed:.2f}{' †' if judged else ''}"
 
 
 def _along(found: Rows, key: str, at: Sequence[int], **rest: Any) -> str:
@@ -100,50 +101,39 @@ def _swept(found: Rows) -> Rows:
 
 
 def _agreement(found: Rows) -> str:
-    """How many cells of the published column agree with the printed rates, and mean rates."""
+    """How many powers of the published column agree with the printed ones, and mean powers."""
     names = ("task", "train", "cal", "right", "method")
     cells = dict.fromkeys(
         tuple(row[name] for name in names)
         for row in found
-        if row["method"].startswith("published") and row["pvalue"]
+        if row["method"].startswith("published") and row["pvalue"] and not row["right"]
     )
-    groups: dict[tuple[str, str], list[tuple[bool, float, float]]] = {}
+    groups: dict[str, list[tuple[bool | None, float, float]]] = {}
     for values in cells:
         cell = dict(zip(names, values, strict=True))
         printed = printed_rate(cell)
         if printed is not None:
-            rate, _, _, runs = rates(found, **cell)
-            agreed = agree(cell["method"], rate, runs, printed)
-            key = cell["method"], "level" if cell["right"] else "power"
-            groups.setdefault(key, []).append((agreed, rate, printed))
-    order = sorted(groups, key=lambda key: key[1], reverse=True)
-    lines = [[*key, *_compared(groups[key])] for key in order]
-    lines.append(["all", "", *_compared([cell for some in groups.values() for cell in some])])
-    counted = "cells that agree with the printed rate"
-    return _table(["as published", "rate", counted, "mean rate", "printed"], lines)
+            each = per_run(found, **cell)
+            agreed = agree(cell["method"], each, printed)
+            groups.setdefault(cell["method"], []).append((agreed, float(each.mean()), printed))
+    lines = [[method, *_compared(some)] for method, some in groups.items()]
+    lines.append(["all", *_compared([cell for some in groups.values() for cell in some])])
+    head = ["power as published", "cells", "of which judged", "that agree", "mean", "printed"]
+    return _table(head, lines)
 
 
-def _compared(cells: list[tuple[bool, float, float]]) -> list[str]:
+def _compared(cells: list[tuple[bool | None, float, float]]) -> list[str]:
     agreed, ours, theirs = zip(*cells, strict=True)
-    return [f"{sum(agreed)} of {len(cells)}", f"{np.mean(ours):.3f}", f"{np.mean(theirs):.3f}"]
+    judged = [one for one in agreed if one is not None]
+    counts = len(cells), len(judged), sum(judged)
+    return [*map(str, counts), f"{np.mean(ours):.3f}", f"{np.mean(theirs):.3f}"]
 
 
 def _relative(found: Rows) -> str:
     """Mean power over tasks and N_train at N_cal = 10 000, in all and over the oracle's."""
-    some = [r for r in found if r["cal"] == 10_000 and not r["right"] and r["task"] != ASIDE]
-    every = sorted({(r["task"], r["train"]) for r in some})
-    lines, best = [], 0.0
-    for method in (LIMIT, *METHODS):
-        power = [rates(some, method=method, task=task, train=train) for task, train in every]
-        if any(runs == 0 for *_, runs in power):
-            continue
-        mean = float(np.mean([rate for rate, *_ in power]))
-        best = max(best, mean if method in ORACLES else 0.0)
-        runs = sorted({runs for *_, runs in power})
-        lines.append((method, mean, "–".join(map(str, dict.fromkeys((runs[0], runs[-1]))))))
     return _table(
-        [f"mean over {len(every)} cells", "runs", "power", "over the oracle's"],
-        [[name, runs, f"{mean:.3f}", f"{mean / best:.2f}"] for name, mean, runs in lines],
+        ["mean over tasks and N_train", "runs in a cell", "power", "over the oracle's"],
+        [[name, runs, f"{mean:.3f}", f"{over:.2f}"] for name, mean, runs, over in relative(found)],
     )
 
 
@@ -227,9 +217,12 @@ def _figure3_global(found: Rows) -> str:
 
 def _figure4(found: Rows) -> str:
     lines = [
-        [str(r["gain"]), f"{r['pvalue']:.3f}", r["effects"], r["moments_effects"]] for r in found
+        [str(r["gain"]), f"{r['pvalue']:.3f}", f"{100 * r['outside']:.0f} %"]
+        + [r["effects"], r["moments_effects"]]
+        for r in found
     ]
-    return _table(["gain", "p", "effects, from the ratio", "effects, from local moments"], lines)
+    told = ["effects, from the ratio", "effects, from local moments"]
+    return _table(["gain", "p", "q outside the prior", *told], lines)
 
 
 def _table3(found: Rows) -> str:
@@ -269,7 +262,7 @@ def _table1(found: Rows) -> str:
     for method in dict.fromkeys(row["method"] for row in found):
         cells = [method]
         for cal in sizes:
-            for part in ("without", "with"):
+            for part in ("samples", "without", "with"):
                 values = table1.medians(found, cal, part)[method]
                 cells.append(_seconds(next(iter(values.values()))[0]))
         lines.append(cells)
@@ -277,11 +270,11 @@ def _table1(found: Rows) -> str:
         at = TRAINED.index(found[0]["train"])
         cells = [f"printed {name} (their machine)"]
         for cal in sizes:
-            cells += [_seconds(numbers[f"n_cal_{cal}"][key][at]), ""]
+            cells += ["", _seconds(numbers[f"n_cal_{cal}"][key][at]), ""]
         lines.append(cells)
     head = ["seconds"]
     for cal in sizes:
-        head += [f"N_cal {cal}, no nulls", f"{found[0]['nulls']} nulls"]
+        head += [f"N_cal {cal}: draws", "no nulls", f"{found[0]['nulls']} nulls"]
     return _table(head, lines)
 
 
@@ -324,14 +317,14 @@ def _permutation(found: Rows) -> str:
 
 
 def _outside(found: Rows) -> str:
-    """The share of q outside the prior, and what is left of the Bayes MSE without it."""
+    """The share of q outside the prior, and how much of the Bayes MSE is owed to it."""
     lines = []
     for row in found:
         if row["question"] == why.OUTSIDE:
             share, whole, truncated = why.means(row)
-            left = f"{100 * (1 - truncated / whole):.0f} %"
+            owed = f"{100 * (1 - truncated / whole):.0f} %"
             cells = [row["task"].replace("_", " "), str(row["train"]), f"{100 * share:.1f} %"]
-            lines.append([*cells, f"{whole:.4f}", f"{truncated:.4f}", left])
+            lines.append([*cells, f"{whole:.4f}", f"{truncated:.4f}", owed])
     return _table(
         ["task", "N_train", "outside", "MSE of q", "of q truncated", "owed to mass outside"], lines
     )

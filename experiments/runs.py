@@ -64,19 +64,27 @@ class Experiment:
 
 
 class Records:
-    """What jobs have found, in a file of one line each.
+    """What jobs have found, in a file of one line each, and what they were made with.
 
     Args:
         path: The file; it need not exist.
+        device: Where networks are trained now.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, device: str = "cpu") -> None:
         self.path = path
         self.found: dict[str, dict[str, Any]] = {}
-        for job, value in self._lines():
-            self.found[_key(job)] = value
+        self.made: dict[str, dict[str, str]] = {}
+        self.now = {"device": device, **versions()}
+        for record in self._lines():
+            self._keep(record)
 
-    def _lines(self) -> Iterator[tuple[Job, dict[str, Any]]]:
+    def _keep(self, record: dict[str, Any]) -> None:
+        key = _key(record["job"])
+        self.found[key] = record["found"]
+        self.made[key] = record.get("made", {})
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
         if not self.path.exists():
             return
         whole = self.path.read_bytes()
@@ -85,8 +93,7 @@ class Records:
         if len(kept) < len(whole):
             self.path.write_bytes(kept)
         for line in kept.splitlines():
-            record = json.loads(line)
-            yield record["job"], record["found"]
+            yield json.loads(line)
 
     def __contains__(self, job: Job) -> bool:
         return _key(job) in self.found
@@ -96,11 +103,17 @@ class Records:
 
     def add(self, job: Job, found: dict[str, Any]) -> None:
         """Keeps what a job found."""
-        line = json.dumps({"job": job, "found": found}, allow_nan=False)
+        record = {"job": job, "found": found, "made": self.now}
+        line = json.dumps(record, allow_nan=False)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
         # As it would be read again.
-        self.found[_key(job)] = json.loads(line)["found"]
+        self._keep(json.loads(line))
+
+    def makers(self, jobs: Sequence[Job]) -> list[dict[str, str]]:
+        """Devices and versions that some jobs were done with, each once."""
+        texts = {_key(self.made[_key(job)]) for job in jobs if job in self}
+        return [json.loads(text) for text in sorted(texts)]
 
 
 def _key(job: Job) -> str:
@@ -174,7 +187,7 @@ def conduct(
     chosen = [job for job in jobs if all(str(job.get(k)) in v for k, v in (only or {}).items())]
     if not chosen:
         raise ValueError(f"only: expected parameters of a job of {experiment.name}, got {only}")
-    records = Records(context.folder / f"{experiment.name}.jsonl")
+    records = Records(context.folder / f"{experiment.name}.jsonl", context.device)
     todo = [job for job in chosen if job not in records]
     if experiment.prepare is not None and todo:
         experiment.prepare(todo, context, executor)
@@ -188,7 +201,7 @@ def conduct(
         "about": experiment.about,
         "budget": budget,
         "missing": missing,
-        "versions": versions(),
+        "made": records.makers(jobs),
         "results": found,
     }
     (context.folder / f"{experiment.name}.json").write_text(_text(whole), encoding="utf-8")

@@ -31,7 +31,7 @@ __all__ = ["SAMPLES", "Theirs"]
 TASKS = ("two_moons", "slcp")
 ALL, FIXED = 10_000, 1000
 # Methods that need several draws of q at each x, which are there from N_train = 1000 on.
-SEVERAL = ("Ridge", "moments", "smoothed", "LocalExchange")
+SEVERAL = ("Ridge", "moments", "check", "smoothed", "LocalExchange")
 LOCALS = tuple(
     name for name in METHODS if "C2ST" not in name.replace("L-C2ST", "") and name != "local HPD"
 )
@@ -203,8 +203,8 @@ def table(found: list[dict[str, Any]]) -> str:
 def _rate(rows: list[dict[str, Any]]) -> str:
     if not rows[0]["pvalue"]:
         return f"{'':60}"
-    found = rates(rows)
-    return f"{told(*found)}{beside(rows[0], found[0], found[3])}".ljust(60)
+    cell = {key: rows[0][key] for key in ("task", "train", "cal", "right", "method")}
+    return f"{told(*rates(rows))}{beside(rows, cell)}".ljust(60)
 
 
 def _statistic(rows: list[dict[str, Any]]) -> str:

@@ -2,7 +2,8 @@
 
 A test is trained on a calibration of SLCP and asked at one observation. What it looks at is made
 before and counted apart: draws of q, latents, and draws of the true posterior for the oracle.
-Rounds take turns over all methods, each on data of its own, and the table has their medians.
+Rounds, of which there may be one, take turns over all methods, each on data of its own, and the
+table has their medians.
 
 As published there are two columns: scikit-learn, of which one fit is timed and multiplied by 1 +
 H, and the same recipe with all copies in one stack. Local HPD as published has eleven networks in
@@ -135,9 +136,9 @@ def _lc2st_nf(setting: Ready, classifier: Any, nulls: int) -> None:
 
 
 def _c2st(setting: Ready, classifier: Any, nulls: int) -> None:
-    size, device = 2 * setting.pairs, setting.device
+    size, device = setting.pairs + setting.draws, setting.device
     samples = setting.q(size)[0].to(device), setting.exact(size)[0].to(device)
-    published.c2st(classifier, samples, nulls)
+    published.c2st(classifier, samples, setting.pairs, nulls)
 
 
 # Seconds without nulls and with so many.
@@ -192,6 +193,8 @@ def _lhpd(setting: Ready, nulls: int) -> tuple[float, float]:
     levels: list[Levels] = []
     timed = min(setting.level_timed, setting.level_draws)
     sets = setting.sets(timed)
+    # As if all draws had been made.
+    setting.spent.append(sum(setting.spent) * (setting.level_draws / timed - 1))
     made = setting.seconds(lambda: levels.append(Levels.hpd(sets, setting.flow.log_prob)))
     made *= setting.level_draws / timed
     one = setting.seconds(lambda: _level_networks(levels[0], setting.x_o))

@@ -41,7 +41,7 @@ PRINTED = {
     "bernoulli_glm": "L-C2ST(-NF)",
     "bernoulli_glm_raw": "L-C2ST-NF",
 }
-LOCAL = ("moments", "moments-NF", "LocalExchange", "LocalExchange-NF")
+LOCAL = ("moments", "moments-NF", "check", "check-NF", "LocalExchange", "LocalExchange-NF")
 # Powers that differ by less are called alike.
 TIE = 0.005
 

@@ -15,12 +15,10 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from . import published
 from .fig2 import ALPHA, rates, told
 from .limit import log_ratio, mse
 from .material import Recipe, Setting, flow, train_flows
-from .methods import found_of
-from .published import Batched, together
+from .methods import published_lc2st
 from .runs import Context, Experiment, Job
 
 __all__ = ["NULLS", "OUTSIDE", "PERMUTATION", "WHY", "means"]
@@ -94,16 +92,9 @@ def _settings(job: Job, context: Context, runs: int, *, right: bool) -> list[Set
 
 def _permuted(job: Job, context: Context) -> dict[str, Any]:
     """Statistics and p-values at the observations, in all runs."""
-    settings, trials = _settings(job, context, job["runs"], right=job["right"]), []
-    for setting in settings:
-        sets = setting.sets(1)
-        assert sets.theta_q is not None
-        pairs = sets.theta, sets.x, sets.theta_q[:, 0]
-        there = setting.x_o.to(setting.device), setting.theta_o.to(setting.device)
-        free = NULLS[job["null"]]
-        trials.append(published.trial_of_lc2st(pairs, there, job["nulls"], free=free))
-    results = [found_of(*one) for one in together(Batched(10 * settings[0].task.m), trials)]
-    return {"each": [{"run": i, **one} for i, one in enumerate(results)]}
+    settings = _settings(job, context, job["runs"], right=job["right"])
+    found = published_lc2st(settings, job["nulls"], free=NULLS[job["null"]])
+    return {"each": [{"run": i, **one} for i, one in enumerate(found)]}
 
 
 def _outside(job: Job, context: Context) -> dict[str, Any]:

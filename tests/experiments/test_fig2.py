@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from experiments.fig2 import FIG2, LIMIT, jobs, rates, table
+from experiments.fig2 import FIG2, LIMIT, jobs, rates, relative, table
 
 
 def row(**given):
@@ -14,6 +14,24 @@ def test_rates_are_means_over_runs():
     assert (rate, runs) == (0.5, 5)
     assert low < rate < high
     assert np.isnan(rates(found, method="moments")[0])
+
+
+def test_intervals_of_few_runs_and_of_runs_that_are_alike():
+    """Clopper and Pearson's for as many tests as runs: 0.025 ** (1 / n) where all reject."""
+    always = [row(run=i, pvalue=[0.01, 0.01]) for i in range(4)]
+    for runs in (1, 2, 4):
+        rate, low, high, _ = rates(always[:runs])
+        assert (rate, high) == (1, 1)
+        assert low == pytest.approx(0.025 ** (1 / runs))
+
+
+def test_methods_that_have_not_been_everywhere_are_not_compared():
+    found = [
+        *(row(method="C2ST", pvalue=[0.01], train=n) for n in (10, 20)),
+        *(row(method="Ridge", pvalue=[0.01, 0.5], train=n) for n in (10, 20)),
+        row(method="moments", pvalue=[0.01], train=10),
+    ]
+    assert relative(found) == [("C2ST", 1.0, "1", 1.0), ("Ridge", 0.5, "1", 0.5)]
 
 
 def test_power_over_the_oracle_leaves_the_mixture_aside():

@@ -72,7 +72,7 @@ def test_posteriors_are_those_at_the_observations(setting):
 def test_the_stack_is_the_published_oracle(setting):
     """All observations at once: what the published test finds at each by itself."""
     q, exact = setting.q(200), setting.exact(200)
-    alone = [c2st(Batched(20), pair, 0)[0] for pair in zip(q, exact, strict=True)]
+    alone = [c2st(Batched(20), pair, 100, 0)[0] for pair in zip(q, exact, strict=True)]
     np.testing.assert_allclose(stacked(setting), alone, rtol=0.02, atol=1e-5)
 
 

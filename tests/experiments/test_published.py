@@ -17,6 +17,7 @@ from experiments.published import (
     lc2st_nf,
     pvalue,
     together,
+    trial_of_c2st,
     trial_of_lc2st,
 )
 
@@ -119,10 +120,32 @@ def test_agreement_with_scikit_learn(gaussian):
 def test_the_oracle_sees_a_shift():
     generator = torch.Generator().manual_seed(0)
     q, p = torch.randn(2, 600, 2, generator=generator)
-    mse, null, accuracy, null_accuracy = c2st(Batched(20), (q, p + 1.0), 19)
+    mse, null, accuracy, null_accuracy = c2st(Batched(20), (q, p + 1.0), 300, 19)
     assert mse > null.max()
     assert accuracy > null_accuracy.max()
     assert 0.5 < accuracy < 0.95
+
+
+@pytest.mark.parametrize("n", [50, 300])
+def test_the_oracle_is_judged_on_draws_it_was_not_trained_on(n):
+    """Whatever their number; d is 1 for draws of the posterior, and 0 for draws of q."""
+    q, p = torch.zeros(400, 2), torch.ones(400, 2)
+    p[n:] += 0.5
+    trial = trial_of_c2st((q, p), n, 3)
+    assert trial.inputs.shape == (4, 2 * n, 2)
+    assert trial.inputs.max() == 1
+    seen = []
+
+    def fitted(at):
+        seen.append(at)
+        return at[:, 0].clamp(max=1)
+
+    mse, null, accuracy, null_accuracy = trial.judge([fitted] * 4)
+    assert {len(at) for at in seen} == {2 * (400 - n)}
+    assert all(set(at.unique().tolist()) == {0, 1.5} for at in seen)
+    assert (mse, accuracy) == (0.25, 1.0)
+    torch.testing.assert_close(null, torch.full((3,), 0.25))
+    assert ((null_accuracy > 0.3) & (null_accuracy < 0.7)).all()
 
 
 def test_latents(gaussian):

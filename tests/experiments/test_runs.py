@@ -83,6 +83,15 @@ def test_a_killed_run_goes_on(tmp_path, cut):
     assert (whole.folder / "toy.png").read_text() == "6"
 
 
+def test_what_jobs_were_made_with(tmp_path):
+    toy = replace(experiment(), partial=True)
+    conduct(toy, "ci", Context(tmp_path, "cuda"), only={"n": ["0"]})
+    conduct(toy, "ci", Context(tmp_path))
+    made = json.loads((tmp_path / "toy.json").read_text())["made"]
+    assert [one["device"] for one in made] == ["cpu", "cuda"]
+    assert all("torch" in one for one in made)
+
+
 def test_parameters_are_not_in_paths(tmp_path):
     conduct(experiment(), "smoke", Context(tmp_path))
     assert {p.name for p in tmp_path.iterdir()} == {"toy.json", "toy.jsonl", "toy.png"}

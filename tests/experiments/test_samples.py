@@ -107,9 +107,12 @@ def test_what_is_printed(monkeypatch):
 
 def test_few_runs_agree_with_more():
     local, oracle = "published L-C2ST", "published C2ST"
-    assert agree(local, 0.6, 5, 0.9)
-    assert not agree(local, 0.6, 50, 0.9)
-    assert agree(local, 1.0, 5, 1.0)
-    # Ten observations of an oracle are ten tests.
-    assert agree(local, 0.4, 1, 0.9)
-    assert not agree(oracle, 0.4, 1, 0.9)
+    spread, close = np.array([0.2, 0.4, 0.6, 0.8, 1.0]), np.full(5, 0.6)
+    # Runs that vary tell less than runs that do not.
+    assert agree(local, spread, 0.9)
+    assert not agree(local, close, 0.9)
+    assert agree(local, np.ones(5), 0.98)
+    # One run is not judged, but the ten observations of an oracle are ten tests.
+    assert agree(local, np.array([0.4]), 0.9) is None
+    assert agree(oracle, np.array([0.4]), 0.9) is False
+    assert agree(oracle, np.array([0.8]), 0.9)
