@@ -80,9 +80,8 @@ def test_the_authors_own_run(numbers, tmp_path):
 
 
 def test_effects_in_words(tmp_path):
-    found = [
-        {"gain": -5, "pvalue": 0.001, "effects": "C is wide.", "moments_effects": "So it is."}
-    ]
+    words = {"effects": "C is wide.", "moments_effects": "So it is."}
+    found = [{"gain": -5, "pvalue": 0.001, "outside": 0.07, **words}]
     assert "| -5 | 0.001 | 7 % | C is wide. | So it is. |" in made("figure 4", found, tmp_path)
 
 
