@@ -128,11 +128,11 @@ def table(found: list[dict[str, Any]]) -> str:
         lines.append(f"{task}, N_cal {cal}, {'level' if right else 'power'}")
         cell = {"task": task, "cal": cal, "right": right}
         lines += [f"  {name:14}{told(*rates(permuted, **cell, null=name))}" for name in NULLS]
-    lines.append(f"{'Bayes MSE':36}{'outside':>9}{'as is':>9}{'truncated':>11}")
+    lines.append(f"{'Bayes MSE':44}{'outside':>9}{'as is':>9}{'truncated':>11}")
     for row in outside:
         share, whole, truncated = means(row)
         name = f"  {row['task']}, N_train {row['train']}"
-        lines.append(f"{name:36}{share:>9.3f}{whole:>9.4f}{truncated:>11.4f}")
+        lines.append(f"{name:44}{share:>9.3f}{whole:>9.4f}{truncated:>11.4f}")
     return "\n".join(lines)
 
 
