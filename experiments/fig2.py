@@ -121,9 +121,13 @@ def run(job: Job, context: Context) -> dict[str, Any]:
     return {"each": [{"run": n, **one} for n, one in zip(numbers, found, strict=True)]}
 
 
+def _chosen(found: list[dict[str, Any]], **chosen: Any) -> list[dict[str, Any]]:
+    return [row for row in found if all(row[k] == v for k, v in chosen.items())]
+
+
 def per_run(found: list[dict[str, Any]], **chosen: Any) -> np.ndarray:
     """The rejection rates of all runs with some parameters."""
-    some = [row for row in found if all(row[k] == v for k, v in chosen.items())]
+    some = _chosen(found, **chosen)
     return np.array([np.mean(np.array(row["pvalue"]) <= ALPHA + 1e-9) for row in some])
 
 
@@ -132,7 +136,7 @@ def rates(found: list[dict[str, Any]], **chosen: Any) -> tuple[float, float, flo
 
     The observations of a run share its calibration, so that the interval is that of means over
     runs. With fewer than three, or where all are alike, it is Clopper and Pearson's for as many
-    tests as there are runs.
+    tests as there are runs; of an oracle, which has data of its own at each, as observations.
     """
     each = per_run(found, **chosen)
     runs = len(each)
@@ -140,7 +144,10 @@ def rates(found: list[dict[str, Any]], **chosen: Any) -> tuple[float, float, flo
         return np.nan, np.nan, np.nan, 0
     mean = float(each.mean())
     if runs < 3 or not each.std():
-        low, high = scipy.stats.binomtest(round(mean * runs), runs).proportion_ci()
+        some = _chosen(found, **chosen)
+        alone = all(row.get("method") in (*ORACLES, LIMIT) for row in some)
+        tests = sum(len(row["pvalue"]) for row in some) if alone else runs
+        low, high = scipy.stats.binomtest(round(mean * tests), tests).proportion_ci()
         return mean, min(mean, float(low)), max(mean, float(high)), runs
     half = scipy.stats.t.ppf(0.975, runs - 1) * scipy.stats.sem(each)
     return mean, max(0.0, float(mean - half)), min(1.0, float(mean + half)), runs

@@ -23,6 +23,9 @@ def test_intervals_of_few_runs_and_of_runs_that_are_alike():
         rate, low, high, _ = rates(always[:runs])
         assert (rate, high) == (1, 1)
         assert low == pytest.approx(0.025 ** (1 / runs))
+    # Of an oracle, as many tests as observations.
+    oracle = [{**one, "method": "C2ST"} for one in always]
+    assert rates(oracle)[1] == pytest.approx(0.025 ** (1 / 8))
 
 
 def test_methods_that_have_not_been_everywhere_are_not_compared():
