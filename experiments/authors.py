@@ -63,7 +63,7 @@ def printed_rate(row: dict[str, Any]) -> float | None:
 
 
 def agree(method: str, each: np.ndarray, printed: float) -> bool | None:
-    """Whether a rate and a printed one differ by no more than the 95 % interval of it.
+    """Whether a rate and a printed one differ by no more than the 95 % interval of the difference.
 
     The observations of a run share the classifiers of a local test, so that its rates vary from
     run to run; fewer than three runs tell nothing of that, and are not judged. An oracle has a

@@ -61,8 +61,8 @@ def _rate(found: Rows, **cell: Any) -> str:
     if printed is None:
         return f"{rate:.2f} ({runs})"
     # Printed levels are of other data.
-    judged = not cell["right"] and agree(cell["method"], per_run(found, **cell), printed) is False
-    return f"{rate:.2f} ({runs}) / {printed:.2f}{' †' if judged else ''}"
+    differs = not cell["right"] and agree(cell["method"], per_run(found, **cell), printed) is False
+    return f"{rate:.2f} ({runs}) / {printed:.2f}{' †' if differs else ''}"
 
 
 def _along(found: Rows, key: str, at: Sequence[int], **rest: Any) -> str:

@@ -31,7 +31,7 @@ def test_the_constant_where_q_leaks():
 
 
 def test_the_bayes_classifier_of_a_right_q_knows_nothing(setting):
-    """And that of a wrong one knows more than any other could."""
+    """And that of a wrong one knows something at every observation, not all at all of them."""
 
     class Right:
         """q = p, whatever its constant."""
@@ -44,7 +44,9 @@ def test_the_bayes_classifier_of_a_right_q_knows_nothing(setting):
 
     right = replace(setting, flow=Right())
     assert max(bayes(right)) < 1e-9
-    assert all(0.01 < value <= 0.25 for value in bayes(setting))
+    wrong = bayes(setting)
+    assert min(wrong) > 0.01
+    assert np.mean(wrong) < 0.249
 
 
 def test_a_wrong_q_is_rejected_by_its_accuracy(setting):
