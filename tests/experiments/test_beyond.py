@@ -28,7 +28,7 @@ def test_a_leak_is_measured_where_q_is_right():
     job = {"error": "half", "size": 0.8, "cal": 100, "run": 0, "nulls": 9, "method": "moments-NF"}
     found = run(job, Context(Path()))
     assert (found["distance"], found["bias"]) == (0, 0)
-    shifted = run({**job, "error": "shift"}, Context(Path()))
+    shifted = run({**job, "error": "shift", "cal": 1000}, Context(Path()))
     assert shifted["distance"] > 0.2
     assert shifted["bias"] == pytest.approx(0.8, abs=0.03)
     # The smallest that nine nulls allow.
