@@ -31,6 +31,8 @@ test-slow: install
 test-gpu: install
 	$(BIN)/python -m pytest -m gpu
 
+# Experiments lie beside benchmarks, and are not installed.
+bench: export PYTHONPATH := .
 bench: install
 	$(BIN)/python benchmarks/speed_lc2st.py
 	$(BIN)/python benchmarks/speed_closed_form.py
@@ -39,7 +41,6 @@ bench: install
 	$(BIN)/python benchmarks/power_paper_samples.py
 	$(BIN)/python benchmarks/tasks.py
 	$(BIN)/python benchmarks/speed_jansen_rit.py
-	$(BIN)/python benchmarks/npe_peer.py
 	$(BIN)/python benchmarks/leak.py
 	$(BIN)/python benchmarks/speed_local.py
 	$(BIN)/python benchmarks/speed_ranks.py

@@ -1,7 +1,9 @@
 """Effects: do their bands hold the truth, and does reweighting bring q nearer to it?
 
-    python benchmarks/effects.py bands [--repetitions 200] [--nulls 39] [--workers 16] [--only ...]
-    python benchmarks/effects.py reweighted [--device cuda] [--task slcp ...] [--observations 10]
+    PYTHONPATH=. python benchmarks/effects.py bands [--repetitions 200] [--nulls 39]
+        [--workers 16] [--only ...]
+    PYTHONPATH=. python benchmarks/effects.py reweighted [--device cuda] [--task slcp ...]
+        [--observations 10]
 
 `bands`: errors of known size are planted everywhere, and for every kind of number the share of
 repetitions is printed in which the stated band holds the true value, for the worst of the numbers
@@ -24,15 +26,15 @@ from functools import cache
 
 import numpy as np
 import torch
+from experiments.flows import NSF, Training, train
+from sklearn.model_selection import KFold
 
 import assay
-from assay.diagnostics.c2st import Folds
-from assay.effects import Effects
-from assay.randomness import stream
+from assay._core import stream
+from assay.interpret.effects import Effects
+from assay.interpret.errors import Error, Narrow, Shift, Skew, Wide
 from assay.results import LEVELS
 from assay.tasks import BENCHMARK, ConjugateGaussian, GammaPoisson, Perturbed, task
-from assay.tasks.npe import NSF, train
-from assay.tasks.perturbed import Error, Shift, Skew, Widen
 from assay.tasks.task import Task
 
 KINDS = ("bias", "dispersion", "intervals", "region", "total_variation")
@@ -45,23 +47,24 @@ class Design:
 
     task: Task
     error: Error
+    size: float
     x: tuple[float, ...]
 
     @property
     def q(self) -> Perturbed:
         """The posterior under test."""
-        return Perturbed(self.task, self.error)
+        return Perturbed(self.task, self.error, self.size)
 
 
 GAUSSIAN, HERE = ConjugateGaussian(3, 5), (0.3,) * 5
 DESIGNS = {
-    "gaussian exact": Design(GAUSSIAN, Shift(0.0), HERE),
-    "gaussian shift 0.5": Design(GAUSSIAN, Shift(0.5), HERE),
-    "gaussian width 1.4": Design(GAUSSIAN, Widen(1.4), HERE),
-    "gaussian width 0.7": Design(GAUSSIAN, Widen(0.7), HERE),
-    "gaussian skew 0.3": Design(GAUSSIAN, Skew(0.3), HERE),
-    "counts shift 0.4": Design(GammaPoisson(), Shift(0.4), (2.0, 2.0)),
-    "counts width 1.3": Design(GammaPoisson(), Widen(1.3), (2.0, 2.0)),
+    "gaussian exact": Design(GAUSSIAN, Shift(0), 0.0, HERE),
+    "gaussian shift 0.5": Design(GAUSSIAN, Shift(0), 0.5, HERE),
+    "gaussian width 1.4": Design(GAUSSIAN, Wide(), 0.4, HERE),
+    "gaussian width 0.7": Design(GAUSSIAN, Narrow(), 1 / 0.7 - 1, HERE),
+    "gaussian skew 0.3": Design(GAUSSIAN, Skew(0), 0.3, HERE),
+    "counts shift 0.4": Design(GammaPoisson(), Shift(0), 0.4, (2.0, 2.0)),
+    "counts width 1.3": Design(GammaPoisson(), Wide(), 0.3, (2.0, 2.0)),
 }
 
 
@@ -205,7 +208,8 @@ def reweighted(run: argparse.Namespace) -> None:
 def compared(of: Task, run: argparse.Namespace) -> list[tuple[float, float]]:
     """Accuracies before and after reweighting, at the observations where enough draws are left."""
     generator = stream(0, "reweighted", of.name)
-    flow = train(*of.joint(run.train, generator), NSF(3), device=run.device, epochs=run.epochs)
+    how = Training(epochs=run.epochs)
+    flow = train(*of.joint(run.train, generator), NSF(3), how, run.device)
     theta, x = (part.to(run.device) for part in of.joint(run.pairs, generator))
     latent = assay.Calibration(flow.theta_to_base(theta, x), x, None, base=flow.base, flow=flow)
     # A ratio that is to correct q is worth more training than one that is to reject it; what it
@@ -234,7 +238,7 @@ def accuracy(exact: torch.Tensor, draws: np.ndarray, device: str) -> float:
     """How often a network tells draws from those of the true posterior, cross-validated."""
     both = exact.to(device), torch.from_numpy(draws.copy()).to(device)
     return float(
-        assay.c2st(*both, null=assay.Exchange(1), evaluation=Folds(5))["accuracy"].statistic
+        assay.c2st(*both, null=assay.Exchange(1), evaluation=KFold(5))["accuracy"].statistic
     )
 
 

@@ -1,7 +1,7 @@
 """Leak and power, side by side: q right on one half of x-space and biased on the other.
 
-    python benchmarks/leak.py [--repetitions 500] [--mlp 100] [--published 0] [--stacked 0]
-        [--workers 2] [--task gaussian] [--pairs 2000] [--by 0.3] [--only Local]
+    PYTHONPATH=. python benchmarks/leak.py [--repetitions 500] [--mlp 100] [--published 0]
+        [--stacked 0] [--workers 2] [--task gaussian] [--pairs 2000] [--by 0.3] [--only Local]
         [--device cpu] [--store leak.jsonl]
 
 q is the exact posterior where an observed number is positive, and shifted by a part of a posterior
@@ -18,7 +18,6 @@ import argparse
 import json
 import multiprocessing
 import re
-import sys
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -29,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from experiments import published as recipe
 from scipy.stats import binom
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
@@ -36,12 +36,12 @@ from sklearn.neural_network import MLPClassifier
 from tqdm import tqdm
 
 import assay
-from assay.neighbourhoods import Nearest, Regressed, Smooth
-from assay.randomness import stream
-from assay.regressions import Linear
+from assay._core import stream
+from assay.interpret.errors import Shift
+from assay.samples.neighbourhoods import Nearest, Smooth
 from assay.tasks import task
 from assay.tasks.linear_gaussian import ConjugateGaussian
-from assay.tasks.perturbed import Perturbed, Shift
+from assay.tasks.perturbed import Perturbed
 
 K, DRAWS, NULLS, FEW = 8, 300, 99, 39
 # The number of x that decides, observations right and wrong, and the shares that are near them.
@@ -60,7 +60,7 @@ def wrong(x: torch.Tensor, column: int) -> torch.Tensor:
 def data(name: str, pairs: int, by: float, index: int) -> tuple[assay.Calibration, assay.Draws]:
     """A calibration with k draws of q, and draws of q at a right and at a wrong observation."""
     model, column, observations = SETTINGS[name]
-    q = Perturbed(model, Shift(by), partial(wrong, column=column))
+    q = Perturbed(model, Shift(0), by, partial(wrong, column=column))
     generator = stream(index, "leak", name)
     theta, x = model.joint(pairs, generator)
     x_o = torch.tensor(observations, dtype=x.dtype)
@@ -90,8 +90,7 @@ def closed_forms(
         "moments, LocalExchange 5 %": lambda: assay.moments(
             calibration, null=assay.LocalExchange(NULLS), seed=seed
         ),
-        "lpit, regressed": lambda: assay.lpit(calibration, Linear(Regressed()), NULLS, seed=seed),
-        "lpit, nearest 5 %": lambda: assay.lpit(calibration, Linear(near), NULLS, seed=seed),
+        "lpit, nearest 5 %": lambda: assay.lpit(calibration, where=near, null=NULLS, seed=seed),
     }
     return asked(tests, draws)
 
@@ -126,10 +125,6 @@ def published(calibration: assay.Calibration, draws: assay.Draws, seed: int) -> 
 
 
 def stacked(calibration: assay.Calibration, draws: assay.Draws, seed: int) -> dict[str, Pvalues]:
-    # Experiments lie beside benchmarks, and are not installed.
-    sys.path.append(str(Path(__file__).resolve().parents[1]))
-    from experiments import published as recipe
-
     def pvalue() -> np.ndarray:
         pairs = first(calibration, 1)
         there = torch.as_tensor(draws.x), torch.as_tensor(draws.theta)

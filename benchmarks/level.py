@@ -18,7 +18,7 @@ import torch
 from tqdm import tqdm
 
 import assay
-from assay.randomness import stream
+from assay._core import stream
 
 M, D, PAIRS, DRAWS = 3, 5, 200, 200
 LEVELS = (0.01, 0.05, 0.1, 0.2)

@@ -19,10 +19,9 @@ from level import COVARIANCE, DRAWS, FACTOR, LEVELS, PAIRS, A, D, M, posterior, 
 from tqdm import tqdm
 
 import assay
-from assay.classifiers.frames import Conditional
-from assay.classifiers.maps import Joint
-from assay.neighbourhoods import Nearest, Smooth
-from assay.randomness import stream
+from assay._core import stream
+from assay.classifiers.features import Conditional, Joint
+from assay.samples.neighbourhoods import Nearest, Smooth
 
 K = 8
 RIDGE = assay.Ridge((Joint(64), Joint(64, 2.0, frame=Conditional(32))), penalties=(0.01, 0.1))

@@ -17,20 +17,17 @@ import torch
 from paper_samples import EASY, FOLDER, HARD
 
 import assay
-from assay.diagnostics.lhpd import LHPD
-from assay.diagnostics.lpit import LPIT
-from assay.levels import Levels
-from assay.neighbourhoods import Nearest, Regressed, Smooth
-from assay.randomness import stream
-from assay.regressions import Linear
+from assay._core import stream
+from assay.diagnostics.local.levels import Levels
+from assay.diagnostics.local.lhpd import LHPD
+from assay.diagnostics.local.lpit import LPIT
+from assay.samples.neighbourhoods import Nearest, Smooth
 
 N, M = 2000, 2
 WHERES = {
     "nearest": Nearest(),
     "nearest 20 %": Nearest((0.2,)),
     "smooth": Smooth(),
-    "regressed": Regressed(),
-    "regressed, reach 2": Regressed(reach=2.0),
 }
 # Width and shift of q where it is wrong.
 ERRORS = {"width 1.12": (1.12, 0.0), "width 1.4": (1.4, 0.0), "shift 0.3 sd": (1.0, 0.3)}
@@ -54,8 +51,8 @@ def radius(calibration: assay.Calibration) -> Levels:
 def tests(calibration: assay.Calibration, nulls: int) -> dict[tuple[str, str], LHPD | LPIT]:
     found: dict[tuple[str, str], LHPD | LPIT] = {}
     for name, where in WHERES.items():
-        found["radius", name] = assay.lhpd(radius(calibration), None, Linear(where), nulls)
-        found["local PIT", name] = assay.lpit(calibration, Linear(where), nulls)
+        found["radius", name] = assay.lhpd(radius(calibration), where=where, null=nulls)
+        found["local PIT", name] = assay.lpit(calibration, where=where, null=nulls)
     return found
 
 

@@ -27,11 +27,10 @@ from tqdm import tqdm
 
 import assay
 from assay import Calibration, Draws, Exchange, KnownBase, LocalExchange, Ridge
-from assay.classifiers.frames import Conditional
-from assay.classifiers.maps import Joint
-from assay.planted import Narrow, Shift, Wide
-from assay.power import power
-from assay.randomness import stream
+from assay._core import stream
+from assay.classifiers.features import Conditional, Joint
+from assay.interpret.errors import Narrow, Shift, Wide
+from assay.interpret.power import power
 
 M, SD = 3, math.sqrt(0.5)
 X_O = torch.tensor([[0.0, 0.0, 0.0], [1.0, -1.5, 0.5], [3.5, 3.5, 3.5]])
@@ -109,12 +108,12 @@ def measured(job: tuple[str, int], repetitions: int) -> list[tuple[Any, ...]]:
     rows = []
     for curve, place in product(result.curves, range(len(X_O))):
         effect = float(curve.mde[place])
-        seen = []
+        detectable = []
         for i in range(repetitions if math.isfinite(effect) else 0):
             wrong = World(curve.error.name, effect, i % M)
             found = fresh(case, wrong, generator, 1000 * index + i)[place]
-            seen.append(bool(found <= 0.05 + 1e-9))
-        rows.append((case, curve.error.name, PLACES[place], effect, seen, seconds))
+            detectable.append(bool(found <= 0.05 + 1e-9))
+        rows.append((case, curve.error.name, PLACES[place], effect, detectable, seconds))
     return rows
 
 
@@ -126,7 +125,7 @@ def report(rows: list[tuple[Any, ...]]) -> None:
         effects = np.array([row[3] for row in some])
         hits = np.concatenate([row[4] for row in some])
         if not len(hits):
-            print(f"{key[0]:26}{key[1]:12}{key[2]:9}{'never seen':>16}")
+            print(f"{key[0]:26}{key[1]:12}{key[2]:9}{'never detectable':>16}")
             continue
         test = scipy.stats.binomtest(int(hits.sum()), len(hits))
         low, high = test.proportion_ci(0.99)

@@ -17,8 +17,8 @@ import numpy as np
 from paper_samples import EASY, HARD, Case, require
 
 import assay
-from assay.copies import Classifier
-from assay.neighbourhoods import Nearest, Smooth
+from assay.nulls.copies import Classifier
+from assay.samples.neighbourhoods import Nearest, Smooth
 
 Test = Callable[[assay.Draws], "assay.results.LocalTested"]
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 import assay
-from assay.randomness import stream
+from assay._core import stream
 
 M, D, NULLS = 5, 8, 999
 

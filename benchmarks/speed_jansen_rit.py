@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from assay.randomness import stream
+from assay._core import stream
 from assay.tasks.jansen_rit import JansenRit
 
 PAPER = 60_000

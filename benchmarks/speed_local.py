@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 import assay
-from assay.randomness import stream
+from assay._core import stream
+from assay.interpret.errors import Wide
 from assay.tasks.linear_gaussian import ConjugateGaussian
-from assay.tasks.perturbed import Perturbed, Widen
+from assay.tasks.perturbed import Perturbed
 
 K, OBSERVATIONS = 16, 10
 
@@ -45,7 +46,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     run = parser.parse_args()
     model, generator = ConjugateGaussian(5, 8), stream(0, "speed, local")
-    q = Perturbed(model, Widen(1.2))
+    q = Perturbed(model, Wide(), 0.2)
     theta, x = model.joint(run.pairs, generator)
     x_o = model.joint(OBSERVATIONS, generator)[1]
     draws = assay.Draws(x_o, q.draws(x_o, 1000, generator))

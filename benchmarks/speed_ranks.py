@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 import assay
-from assay.randomness import stream
+from assay._core import stream
 
 
 class Stored:

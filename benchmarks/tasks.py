@@ -20,7 +20,7 @@ from paper_samples import HARD, Case, require
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import cross_val_score
 
-from assay.randomness import stream
+from assay._core import stream
 from assay.tasks import TASKS, Task, task
 
 DRAWS, BINS = 10_000, 4

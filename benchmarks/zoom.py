@@ -22,14 +22,13 @@ import torch
 from tqdm import tqdm
 
 import assay
+from assay._core import stream
 from assay.classifiers import QDA
-from assay.classifiers.frames import Conditional
-from assay.classifiers.maps import Joint
-from assay.neighbourhoods import Nearest
-from assay.randomness import stream
+from assay.classifiers.features import Conditional, Joint
+from assay.interpret.errors import Shift
+from assay.samples.neighbourhoods import Nearest
+from assay.samples.proposal import Around, zoom
 from assay.tasks import ConjugateGaussian, Perturbed
-from assay.tasks.perturbed import Shift
-from assay.zoom import Around, zoom
 
 TASK = ConjugateGaussian(2, 4, noise=0.25)
 X_O = TASK.simulate(torch.tensor([[1.0, -0.5]]), stream(1, "x_o"))[0]
@@ -57,7 +56,10 @@ def far(x: torch.Tensor) -> torch.Tensor:
     return ~near(x)
 
 
-QS = {"power": Perturbed(TASK, Shift(SHIFT), near), "leak": Perturbed(TASK, Shift(SHIFT), far)}
+QS = {
+    "power": Perturbed(TASK, Shift(0), SHIFT, near),
+    "leak": Perturbed(TASK, Shift(0), SHIFT, far),
+}
 
 
 def calibrations(

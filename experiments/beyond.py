@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 import assay
+from assay._core import stream
 from assay.classifiers import QDA
-from assay.neighbourhoods import Nearest
-from assay.randomness import stream
+from assay.interpret.errors import Shift, Wide
+from assay.samples.neighbourhoods import Nearest
 from assay.tasks import ConjugateGaussian, Perturbed
-from assay.tasks.perturbed import Shift, Widen
 
 from .runs import Context, Experiment, Job
 
@@ -80,8 +80,8 @@ def _wrong(x: Tensor) -> Tensor:
 
 
 def _posterior(job: Job) -> Perturbed:
-    error = Widen(1 + job["size"]) if job["error"] == "wide" else Shift(job["size"])
-    return Perturbed(MODEL, error, _wrong if job["error"] == "half" else None)
+    error = Wide() if job["error"] == "wide" else Shift(0)
+    return Perturbed(MODEL, error, job["size"], _wrong if job["error"] == "half" else None)
 
 
 def run(job: Job, context: Context) -> dict[str, Any]:

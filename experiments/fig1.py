@@ -16,12 +16,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import scipy.integrate
 import torch
+from sklearn.model_selection import ShuffleSplit
 from torch import Tensor
 
 from assay import Exchange, c2st
+from assay._core import stream
 from assay.classifiers import QDA, Bayes
-from assay.diagnostics.c2st import STATISTICS, HeldOut
-from assay.randomness import stream
+from assay.diagnostics.c2st import STATISTICS
 
 from .authors import published_numbers
 from .runs import Context, Experiment, Job
@@ -43,7 +44,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "paper": {"grid": GRID, "runs": 100, "nulls": 99, "trials": 1000, "n": 12_000, "rows": 10_000},
 }
 # Rows to judge by, of all that there are.
-JUDGED = HeldOut(10 / 12)
+JUDGED = ShuffleSplit(1, test_size=10 / 12, random_state=0)
 # Trials of the published null in one job.
 BLOCK = 50
 

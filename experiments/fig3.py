@@ -12,11 +12,11 @@ import scipy.stats
 from matplotlib.axes import Axes
 
 import assay
-from assay.neighbourhoods import Nearest
-from assay.plots.canvas import COLOURS as CURVES
-from assay.plots.canvas import ENVELOPE, STEP
-from assay.ranks import Values
+from assay.diagnostics.average.ranks import Values
+from assay.plots._canvas import COLOURS as CURVES
+from assay.plots._canvas import ENVELOPE, INK
 from assay.results import pvalue
+from assay.samples.neighbourhoods import Nearest
 
 from . import published
 from .authors import published_numbers
@@ -136,7 +136,7 @@ def local_exchange(setting: Setting, job: Job) -> Found:
 def local_hpd(setting: Setting, job: Job) -> Found:
     """Local HPD in closed form, from the flow's own density."""
     sets, log_q = setting.sets(job["k"]), setting.flow.log_prob
-    return _asked(assay.lhpd(sets, log_q, nulls=job["nulls"], seed=SEED), job)
+    return _asked(assay.lhpd(sets, log_q, null=job["nulls"], seed=SEED), job)
 
 
 METHODS: dict[str, Callable[[Setting, Job], Found]] = {
@@ -258,7 +258,7 @@ def _curves(ax: Axes, row: dict[str, Any], less: np.ndarray) -> None:
     lower, upper = (np.array(row[k]) - less for k in ("lower", "upper"))
     label = "95 % null, whole curve"
     ax.fill_between(levels, lower, upper, color=ENVELOPE, lw=0, label=label)
-    ax.plot(levels, levels - less, color=STEP, lw=0.8, ls="--")
+    ax.plot(levels, levels - less, color=INK, lw=0.8, ls="--")
     for name, colour, curve in zip(row["names"], CURVES, row["curves"], strict=False):
         hpd = name == "HPD"
         shown = f"{'' if hpd else 'SBC, '}{name}"
@@ -286,7 +286,7 @@ def _ratios(ax: Axes, local: list[dict[str, Any]]) -> None:
     """All statistics, over the upper end of their nulls' band."""
     for row in local:
         _line(ax, row, np.array(row["statistic"]) / np.array(row["null_high"]))
-    ax.axhline(1, color=STEP, lw=0.8, ls=":")
+    ax.axhline(1, color=INK, lw=0.8, ls=":")
     ax.set(xlabel="gain of the observation", ylabel="statistic / its null 97.5 % quantile")
     ax.set_yscale("log")
     _legend(ax)

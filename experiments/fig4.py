@@ -13,9 +13,9 @@ import torch
 from matplotlib.figure import Figure
 
 import assay
-from assay.neighbourhoods import Nearest
 from assay.plots import pairs, pp
-from assay.results import LocalResult
+from assay.results import LC2STResult
+from assay.samples.neighbourhoods import Nearest
 from assay.tasks import JansenRit
 
 from .fig3 import BUDGETS, NEAR
@@ -72,7 +72,7 @@ def _number(value: Any) -> float:
     return float(f"{float(value):.6g}")
 
 
-def _outside(result: LocalResult) -> float:
+def _outside(result: LC2STResult) -> float:
     """The share of draws of q outside the prior."""
     inside = JansenRit().prior.inside(torch.from_numpy(np.array(result.theta)))
     return _number(1 - inside.double().mean())
@@ -86,7 +86,7 @@ def _moments(setting: Setting, draws: assay.Draws, nulls: int) -> dict[str, Any]
     return {"moments_pvalue": _number(result.pvalue), "moments_effects": said}
 
 
-def _kept(result: LocalResult, job: Job, folder: Path) -> dict[str, str]:
+def _kept(result: LC2STResult, job: Job, folder: Path) -> dict[str, str]:
     """Names of the files with what is drawn: a result with nulls, and one with all draws."""
     assert result.null_probabilities is not None
     assert result.theta is not None

@@ -26,10 +26,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from assay.randomness import stream
+from assay._core import stream
+from assay.io import atomic_write
 from assay.tasks import BENCHMARK, task
 from assay.tasks.task import Task
-from assay.whole import whole
 
 from .authors import published_numbers
 from .jansen_rit import file_name
@@ -122,7 +122,7 @@ def _posteriors(
     if not path.exists():
         run = map if executor is None else executor.map
         drawn = list(run(partial(_exact, name, kind, count, n), range(count)))
-        with whole(path) as file:
+        with atomic_write(path) as file:
             np.savez(file, theta=np.stack(drawn))
     return np.asarray(np.load(path)["theta"])
 

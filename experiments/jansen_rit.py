@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 import assay
-from assay.diagnostics.lc2st import LC2ST
-from assay.health import Health, health
-from assay.randomness import stream
+from assay._core import stream
+from assay.diagnostics.local.lc2st import LC2ST
+from assay.interpret.health import Health, health
 from assay.tasks import JansenRit, Observations
-from assay.tasks.npe import MAF, Trained, train
 
+from .flows import MAF, Flow, Training, train
 from .runs import Context, Job
 
 __all__ = ["GAINS", "NAMES", "Recipe", "Setting", "file_name", "observed"]
@@ -109,26 +109,15 @@ class Setting:
         return cls(Recipe.of(job), context)
 
     @cached_property
-    def flow(self) -> Trained:
-        """The flow; training goes on where it was stopped."""
+    def flow(self) -> Flow:
+        """The flow, trained now if it is not there."""
         path = self._path("flow", self.recipe.flow_made, ".safetensors")
         if not path.exists():
             # On the CPU whatever the device, since noise depends on its kind.
             joint = JansenRit().joint(self.recipe.train, stream(self.recipe.train, "simulations"))
-            checkpoint = path.with_suffix(".checkpoint")
-            trained = train(
-                *joint,
-                MAF(),
-                batch=BATCH,
-                rate=RATE,
-                patience=PATIENCE,
-                epochs=self.recipe.epochs,
-                device=self.context.device,
-                checkpoint=checkpoint,
-            )
-            trained.save(path)
-            checkpoint.unlink(missing_ok=True)
-        return Trained.load(path, self.context.device)
+            how = Training(BATCH, RATE, PATIENCE, self.recipe.epochs)
+            train(*joint, MAF(), how, self.context.device).save(path)
+        return Flow.load(path, self.context.device)
 
     @cached_property
     def pairs(self) -> assay.Calibration:

@@ -10,18 +10,17 @@ import json
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import assay
-from assay.randomness import stream
+from assay._core import stream
 from assay.tasks import task
-from assay.tasks.npe import NSF, Trained, train
 from assay.tasks.task import Task
 
+from .flows import NSF, Flow, Training, train
 from .runs import Context, Job
 
 __all__ = ["Recipe", "Setting", "flow", "train_flows"]
@@ -53,25 +52,15 @@ class Recipe:
         return f"flow-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
 
-def flow(recipe: Recipe, context: Context) -> Trained:
-    """A trained flow, trained now if it is not there; training goes on where it was stopped."""
+def flow(recipe: Recipe, context: Context) -> Flow:
+    """A trained flow, trained now if it is not there."""
     path = context.folder / f"{recipe.name}.safetensors"
     if not path.exists():
         theta, x = task(recipe.task).joint(recipe.train, stream(recipe.train, "simulations"))
         # Whole batches up to 10 000 rows, as in the benchmark.
-        batch = min(10_000, round(0.9 * recipe.train))
-        trained = train(
-            theta,
-            x,
-            NSF(),
-            batch=batch,
-            epochs=recipe.epochs,
-            device=context.device,
-            checkpoint=_checkpoint(path),
-        )
-        trained.save(path)
-        _checkpoint(path).unlink(missing_ok=True)
-    return Trained.load(path, context.device)
+        how = Training(batch=min(10_000, round(0.9 * recipe.train)), epochs=recipe.epochs)
+        train(theta, x, NSF(), how, context.device).save(path)
+    return Flow.load(path, context.device)
 
 
 def train_flows(jobs: list[Job], context: Context, executor: Executor | None = None) -> None:
@@ -84,10 +73,6 @@ def train_flows(jobs: list[Job], context: Context, executor: Executor | None = N
 def _made(context: Context, recipe: Recipe) -> None:
     """Sees to it that a flow is there; flows themselves do not travel between processes."""
     flow(recipe, context)
-
-
-def _checkpoint(path: Path) -> Path:
-    return path.with_suffix(".checkpoint")
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +89,7 @@ class Setting:
     """
 
     recipe: Recipe
-    flow: Trained
+    flow: Flow
     pairs: int
     run: int
     draws: int
@@ -148,7 +133,7 @@ class Setting:
     @property
     def device(self) -> str:
         """Where the flow is."""
-        return str(self.flow.theta_scale.location.device)
+        return str(self.flow.device)
 
     @property
     def x_o(self) -> Tensor:

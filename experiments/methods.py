@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.model_selection import ShuffleSplit
 
 import assay
-from assay.diagnostics.c2st import HeldOut
-from assay.neighbourhoods import Nearest, Smooth
+from assay.samples.neighbourhoods import Nearest, Smooth
 
 from . import published
 from .material import Setting
@@ -92,7 +92,12 @@ def c2st(setting: Setting, nulls: int) -> Found:
     for right, wrong in zip(exact, q, strict=True):
         both = right.to(setting.device), wrong.to(setting.device)
         null = assay.Exchange(nulls)
-        result = assay.c2st(*both, null=null, evaluation=HeldOut(0.5), seed=setting.seed)
+        result = assay.c2st(
+            *both,
+            null=null,
+            evaluation=ShuffleSplit(1, test_size=0.5, random_state=0),
+            seed=setting.seed,
+        )
         found.append(result["mse"])
     return _plain([f.statistic for f in found], [f.pvalue for f in found])
 
@@ -143,7 +148,7 @@ smoothed, smoothed_nf = (partial(f, Smooth()) for f in (_moments, _moments_nf))
 
 
 def check(setting: Setting, nulls: int) -> Found:
-    """What decides in ``assay.check``: local moments with their defaults, but for the nulls."""
+    """What decides in ``assay.suite``: local moments with their defaults, but for the nulls."""
     sets = setting.sets(max(SEVERAL, setting.task.m + 6))
     test = assay.moments(sets, null=assay.Exchange(nulls), seed=setting.seed)
     return _tested(test(assay.Draws(setting.x_o)))
@@ -172,7 +177,7 @@ def local_exchange_nf(setting: Setting, nulls: int) -> Found:
 def lhpd(setting: Setting, nulls: int) -> Found:
     """Local HPD in closed form, from the flow's own density."""
     sets = setting.sets(100)
-    test = assay.lhpd(sets, setting.flow.log_prob, nulls=nulls, seed=setting.seed)
+    test = assay.lhpd(sets, setting.flow.log_prob, null=nulls, seed=setting.seed)
     return _tested(test(assay.Draws(setting.x_o)))
 
 

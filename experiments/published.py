@@ -25,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from torch import Tensor
 
-from assay.randomness import stream
+from assay._core import stream
 
 __all__ = [
     "Batched",

@@ -15,7 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from assay.version import versions
+from assay.results import versions
 
 __all__ = ["Context", "Experiment", "Job", "Records", "completed", "conduct"]
 

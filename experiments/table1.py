@@ -24,13 +24,13 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
-from sklearn.neural_network import MLPClassifier
 from torch import Tensor
 
-from assay.levels import Levels
+from assay.diagnostics.local.levels import Levels
 
 from . import published
 from .authors import published_numbers
+from .local_hpd import curves
 from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS
 from .runs import Context, Experiment, Job
@@ -204,11 +204,7 @@ def _lhpd(setting: Ready, nulls: int) -> tuple[float, float]:
 def _level_networks(levels: Levels, x_o: Tensor) -> None:
     """One network for each level that has truths on both sides."""
     x, u = levels.x.cpu().numpy(), levels.u[:, 0].cpu().numpy()
-    for alpha in np.linspace(0, u.max() - 0.001, LEVELS):
-        below = u <= alpha
-        if 0 < below.sum() < len(u):
-            network = MLPClassifier(alpha=0, max_iter=25_000, random_state=0).fit(x, below)
-            network.predict_proba(x_o.numpy())
+    curves(u, x, x_o.numpy(), tuple(np.linspace(0, u.max() - 0.001, LEVELS)))
 
 
 PUBLISHED = {"C2ST": _c2st, "L-C2ST": _lc2st, "L-C2ST-NF": _lc2st_nf}

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import assay
-from assay.bases import StandardNormal
-from assay.randomness import stream
+from assay._core import stream
+from assay.classifiers.base import Scores
+from assay.samples.posterior import StandardNormal
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,16 @@ class Gaussian:
         p = torch.distributions.Normal(x / 2, math.sqrt(0.5)).log_prob(theta).sum(-1)
         q = torch.distributions.Normal(x / 2 + self.shift, self.scale).log_prob(theta).sum(-1)
         return torch.sigmoid(p - q)
+
+
+class FunctionScores(Scores):
+    """A function of theta (o, s, m) and features of x (o, d) as scores (o, H + 1, s)."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, theta, x):
+        return self.function(theta, x)
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
 import json
+import sys
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 
 import assay
 from assay import MLP, Exchange, FreePermutation, KnownBase, Sklearn, lc2st
+from assay.diagnostics.local.lc2st import mse0
 
 TINY = MLP((8,), epochs=2, batch=32, members=2)
 X_O = torch.tensor([[0.5, -0.5], [1.0, 1.0]])
@@ -24,29 +27,36 @@ def round_trip(obj, path, **given):
 
 @pytest.mark.parametrize("null", [Exchange(5), FreePermutation(5)])
 def test_a_fitted_test(gaussian, path, null):
-    test = lc2st(gaussian().calibration(60, k=2), TINY, null, assay.statistics.max0)
+    test = lc2st(gaussian().calibration(60, k=2), TINY, null)
     draws = gaussian().draws(X_O)
     again = round_trip(test, path)
     assert repr(again) == repr(test)
+    # A function of this library is found by its name.
+    assert again.statistic is test.statistic is mse0
     np.testing.assert_array_equal(again(draws).null_probabilities, test(draws).null_probabilities)
     np.testing.assert_array_equal(again(draws).statistic, test(draws).statistic)
 
 
-def test_a_latent_test_and_its_null(gaussian, path):
+def test_a_latent_test_and_the_nulls_that_it_keeps(gaussian, path):
+    """Loaded, it serves another flow of the same task as it did before."""
     latents, draws = gaussian().latents(60), assay.Draws(X_O, n=50)
-    null = round_trip(KnownBase(5).fit(latents, TINY), path)
-    test = round_trip(lc2st(latents, TINY, null), path)
-    expected = lc2st(latents, TINY, KnownBase(5))(draws)
-    np.testing.assert_array_equal(test(draws).null_probabilities, expected.null_probabilities)
+    wide = assay.Calibration.from_base(2 * latents.theta, latents.x)
+    test = round_trip(lc2st(latents, TINY, KnownBase(5)), path)
+    other = round_trip(test.refit_on(wide), path)
+    for found, calibration in ((test, latents), (other, wide)):
+        expected = lc2st(calibration, TINY, KnownBase(5))(draws)
+        result = found(draws)
+        np.testing.assert_array_equal(result.null_probabilities, expected.null_probabilities)
+        np.testing.assert_array_equal(result.probabilities, expected.probabilities)
 
 
 def test_a_result(gaussian, path):
     result = lc2st(gaussian().calibration(60), TINY, Exchange(5))(gaussian().draws(X_O))
     again = round_trip(result, path)
     for name, value in vars(result).items():
-        if name != "surroundings":
+        if name != "support":
             np.testing.assert_array_equal(getattr(again, name), value)
-    np.testing.assert_array_equal(again.surroundings.pairs, result.surroundings.pairs)
+    np.testing.assert_array_equal(again.support.pairs, result.support.pairs)
     assert repr(again) == repr(result)
 
 
@@ -106,20 +116,40 @@ def test_a_statistic_of_ones_own_must_be_given_again(gaussian, path):
 
 def test_no_pickle_inside(gaussian, path):
     assay.save(lc2st(gaussian().calibration(60), TINY, Exchange(3)), path)
-    with np.load(path, allow_pickle=False) as archive:
-        assert json.loads(str(archive["assay"]))["content"]["class"] == "LC2ST"
+    header, _ = opened(path)
+    assert header["content"]["class"] == "assay.diagnostics.local.lc2st:LC2ST"
+    assert header["format"] == 2
 
 
 def test_estimators_cannot_be_saved(gaussian, path):
     test = lc2st(gaussian().calibration(60), Sklearn(QuadraticDiscriminantAnalysis()), Exchange(3))
-    with pytest.raises(TypeError, match="without pickle; got Sklearn. Save its results"):
+    with pytest.raises(
+        TypeError, match=r"obj.classifier.estimator: .* without pickle; got Quadratic.* Save its"
+    ):
         assay.save(test, path)
     assert list(path.parent.iterdir()) == []
 
 
-def test_something_else_cannot_be_saved(path):
-    with pytest.raises(TypeError, match="obj: expected one of .*; got dict"):
-        assay.save({}, path)
+@dataclass(frozen=True)
+class Foreign:
+    """A dataclass of somebody else."""
+
+    value: float = 1.0
+
+
+@pytest.mark.parametrize("obj", [{}, None, Foreign(), assay.Draws, np.zeros(3)], ids=repr)
+def test_something_else_cannot_be_saved(path, obj):
+    with pytest.raises(TypeError, match="obj: expected a calibration, draws, a test or a result"):
+        assay.save(obj, path)
+    assert not path.exists()
+
+
+def test_something_else_inside_cannot_be_saved(gaussian, path):
+    result = lc2st(gaussian().calibration(60), TINY, Exchange(5))(gaussian().draws(X_O))
+    strange = replace(result, settings={**result.settings, "mine": Foreign()})
+    with pytest.raises(TypeError, match="obj.settings.mine: .* got Foreign. Save its results"):
+        assay.save(strange, path)
+    assert not path.exists()
 
 
 def test_an_old_file_survives_a_save_that_fails_midway(gaussian, path, monkeypatch):
@@ -177,14 +207,137 @@ def test_files_that_are_not_ours(tmp_path):
         assay.load(tmp_path / "absent.npz")
 
 
+def opened(path):
+    """The structure and the arrays of a file."""
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = dict(archive)
+    return json.loads(str(arrays.pop("assay"))), arrays
+
+
+def changed(path, **header):
+    """A file with another structure."""
+    before, arrays = opened(path)
+    np.savez(path, **arrays, assay=np.array(json.dumps(before | header)))
+    return path
+
+
 def test_files_of_another_format(gaussian, path):
     assay.save(gaussian().calibration(60), path)
-    with np.load(path) as archive:
-        arrays = dict(archive)
-    header = json.loads(str(arrays["assay"])) | {"format": 99}
-    np.savez(path, **{**arrays, "assay": np.array(json.dumps(header))})
-    with pytest.raises(ValueError, match="path: expected format 1; got 99"):
-        assay.load(path)
+    with pytest.raises(
+        ValueError, match=f"path: expected format 2; got 99, written by assay {assay.__version__}"
+    ):
+        assay.load(changed(path, format=99))
+
+
+# What is imported from elsewhere, or run, leaves a file behind.
+HOSTILE = """
+from dataclasses import dataclass
+from pathlib import Path
+
+Path({mark!r}).touch()
+
+
+@dataclass
+class Draws:
+    x: object = None
+    theta: object = None
+    n: int = 0
+"""
+ADDRESSES = {
+    "elsewhere": "hostile_module:Draws",
+    "a name that begins alike": "assay_hostile:Draws",
+    "another library": "subprocess:Popen",
+    "builtin": "builtins:eval",
+    "through a module": "assay.io:os.system",
+    "an import of a module": "assay.io:json",
+    "a class that it imports": "assay.io:Path",
+    "a class of another module": "assay.suite:Calibration",
+    "unknown class": "assay.samples.calibration:Unknown",
+    "unknown module": "assay.unknown:Draws",
+    "nested": "assay.samples.calibration:Draws.of",
+    "no name": "assay.samples.calibration",
+    "no module": ":Draws",
+    "nothing": "",
+    "relative": ".samples.calibration:Draws",
+}
+
+
+class TestAddresses:
+    """A file may name any class; only dataclasses of this library are made."""
+
+    @pytest.fixture
+    def mark(self, tmp_path, monkeypatch):
+        """A file that is there once a module from elsewhere was imported."""
+        mark = tmp_path / "mark"
+        for name in ("hostile_module", "assay_hostile"):
+            (tmp_path / f"{name}.py").write_text(HOSTILE.format(mark=str(mark)))
+        monkeypatch.syspath_prepend(tmp_path)
+        return mark
+
+    def test_the_mark_would_be_seen(self, mark):
+        import hostile_module
+
+        assert mark.exists()
+        del sys.modules["hostile_module"]
+        assert hostile_module.Draws().n == 0
+
+    @pytest.mark.parametrize("kind", ["class", "known"])
+    @pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
+    def test_what_is_not_of_this_library_is_refused(self, path, mark, address, kind):
+        assay.save(assay.Draws(X_O), path)
+        # Modules of this library may be imported to look; with all that they need, they are here.
+        assert callable(assay.check)
+        before = set(sys.modules)
+        named = {kind: address, "fields": opened(path)[0]["content"]["fields"]}
+        with pytest.raises(
+            ValueError, match=f"path: expected what this version of assay knows; got '{address}'"
+        ):
+            assay.load(changed(path, content=named))
+        assert not mark.exists()
+        assert set(sys.modules) == before
+
+    @pytest.mark.parametrize(
+        "address",
+        [
+            "assay.io:atomic_write",
+            "assay.io:save",
+            "assay.suite:check",
+            "assay.diagnostics.local.lc2st:mse0",
+            "assay.classifiers.base:Classifier",
+            "assay.cli:main",
+        ],
+    )
+    def test_what_is_no_dataclass_is_not_called(self, path, address, tmp_path):
+        assay.save(assay.Draws(X_O), path)
+        target = tmp_path / "target"
+        fields = {"path": str(target), "obj": None}
+        with pytest.raises(ValueError, match=f"path: expected a class of assay; got '{address}'"):
+            assay.load(changed(path, content={"class": address, "fields": fields}))
+        assert not target.exists()
+
+    def test_what_is_named_inside_is_refused_too(self, gaussian, path, mark):
+        assay.save(lc2st(gaussian().calibration(60), TINY, Exchange(3)), path)
+        content = opened(path)[0]["content"]
+        content["fields"]["classifier"]["class"] = "hostile_module:Draws"
+        with pytest.raises(ValueError, match="got 'hostile_module:Draws'"):
+            assay.load(changed(path, content=content))
+        assert not mark.exists()
+
+    def test_the_command_line_is_not_run(self, path, capsys, monkeypatch):
+        """``assay.__main__`` runs when it is imported."""
+        monkeypatch.setattr(sys, "argv", ["assay", "--version"])
+        assay.save(assay.Draws(X_O), path)
+        with pytest.raises(ValueError, match="got 'assay.__main__:main'"):
+            assay.load(changed(path, content={"class": "assay.__main__:main", "fields": {}}))
+        assert capsys.readouterr().out == ""
+
+    def test_fields_of_another_version(self, path):
+        """A class that this version has, with a field that it has not."""
+        assay.save(assay.Draws(X_O), path)
+        content = opened(path)[0]["content"]
+        content["fields"]["weather"] = 1
+        with pytest.raises((TypeError, ValueError), match="weather"):
+            assay.load(changed(path, content=content))
 
 
 def test_unknown_arguments(path):

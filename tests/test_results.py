@@ -1,16 +1,41 @@
+import sys
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any, ClassVar
+
 import numpy as np
 import pytest
 import scipy.stats
 from scipy.stats import binom
 
-from assay.results import LocalResult, adjusted, combined, pvalue, step_down
+from assay.results import (
+    Frozen,
+    GlobalMaxT,
+    Holm,
+    LC2STResult,
+    MaxT,
+    Readable,
+    Rowed,
+    chosen,
+    clopper_pearson,
+    combined,
+    envelope,
+    false_discovery,
+    holm,
+    number,
+    position,
+    pvalue,
+    rows_of,
+    step_down,
+)
+from assay.samples.neighbourhoods import Support
 
 
 def result(statistic, null, s=4):
     statistic, null = np.asarray(statistic, float), np.asarray(null, float)
     many = statistic.shape
     h = null.shape[-1]
-    return LocalResult(
+    return LC2STResult(
         statistic=statistic,
         null=null,
         probabilities=np.full((*many, s), 0.5),
@@ -21,6 +46,19 @@ def result(statistic, null, s=4):
         hypothesis="q = p",
         settings={"test": "ℓ-C2ST", "n": 100, "scope": "at almost every x"},
     )
+
+
+def with_pandas(monkeypatch):
+    """A stand-in for pandas, whose frames hold the rows that they were made of."""
+    module = ModuleType("pandas")
+
+    class DataFrame:
+        def __init__(self, rows):
+            self.rows = rows
+
+    module.DataFrame = DataFrame
+    monkeypatch.setitem(sys.modules, "pandas", module)
+    return module
 
 
 def test_p_is_never_zero():
@@ -71,7 +109,7 @@ def test_html_escapes():
     page = result(2.0, np.zeros(9))._repr_html_()
     assert page.startswith("<table>")
     assert "<td>0.100</td>" in page
-    hostile = LocalResult(**{**vars(result(2.0, np.zeros(9))), "hypothesis": "<script>"})
+    hostile = LC2STResult(**{**vars(result(2.0, np.zeros(9))), "hypothesis": "<script>"})
     assert "<script>" not in hostile._repr_html_()
 
 
@@ -139,11 +177,277 @@ def test_step_down_is_monotone_in_the_pvalues_and_above_them():
 
 
 def test_holm():
-    np.testing.assert_allclose(adjusted(np.array([0.02, 0.01, 0.9])), [0.04, 0.03, 0.9])
+    np.testing.assert_allclose(holm(np.array([0.02, 0.01, 0.9])), [0.04, 0.03, 0.9])
 
 
-def test_false_discovery_rates():
+@pytest.mark.parametrize("shape", [(7,), (), (2, 3)])
+def test_false_discovery_rates_are_those_of_scipy(shape):
+    p = np.random.default_rng(0).random(shape)
+    found = false_discovery(p)
+    assert found.shape == shape
+    expected = scipy.stats.false_discovery_control(np.ravel(p))
+    np.testing.assert_array_equal(np.ravel(found), expected)
+
+
+def test_false_discovery_rates_of_a_result():
     many, one = result([3.0, 0.1], np.ones((2, 9))), result(3.0, np.ones(9))
     np.testing.assert_allclose(many.fdr, [0.2, 1.0])
-    np.testing.assert_allclose(many.fdr_any, [0.3, 1.0])
     assert one.adjusted == one.pvalue == one.fdr == 0.1
+
+
+class TestAdjustment:
+    """How p-values at many observations are adjusted for their number, and what is said of it."""
+
+    statistic = np.array([9.0, 1.0, 4.0])
+    null = np.random.default_rng(0).chisquare(2, (3, 99))
+
+    @pytest.mark.parametrize("adjustment", [MaxT(), GlobalMaxT()], ids=repr)
+    def test_over_shared_nulls(self, adjustment):
+        found = adjustment(self.statistic, self.null)
+        np.testing.assert_array_equal(found, step_down(self.statistic, self.null))
+
+    def test_over_nulls_of_their_own(self):
+        found = Holm()(self.statistic, self.null)
+        np.testing.assert_array_equal(found, holm(pvalue(self.statistic, self.null)))
+
+    @pytest.mark.parametrize("adjustment", [MaxT(), GlobalMaxT(), Holm()], ids=repr)
+    def test_a_result_is_adjusted_by_its_own(self, adjustment):
+        many = replace(result(self.statistic, self.null), adjustment=adjustment)
+        np.testing.assert_array_equal(many.adjusted, adjustment(self.statistic, self.null))
+        assert [row["adjusted"] for row in many.table] == many.adjusted.tolist()
+        assert f"Adjusted by {adjustment.words}." in many.sentence
+        one = many[0]
+        assert one.adjusted == one.pvalue
+        assert "adjusted" not in one.table[0]
+
+    def test_they_say_when_errors_are_controlled(self):
+        assert "whichever of the local hypotheses are true" in MaxT().words
+        assert "whichever of the local hypotheses are true" in Holm().words
+        assert "if q is right at almost every x" in GlobalMaxT().words
+        assert len({a.words for a in (MaxT(), GlobalMaxT(), Holm())}) == 3
+
+    @pytest.mark.parametrize(("nulls", "warned"), [(58, True), (59, False)])
+    def test_too_few_nulls_for_holm(self, nulls, warned):
+        """Three observations and a level of 0.05 ask for 59."""
+        many = replace(result(self.statistic, self.null[:, :nulls]), adjustment=Holm())
+        assert ("no adjusted p-value can be below 0.0508: take 59." in many.sentence) == warned
+
+
+class TestRows:
+    def test_by_number_and_by_name(self):
+        many = result([3.0, 0.1, 0.2], np.arange(27.0).reshape(3, 9))
+        assert len(many) == 3
+        assert many.labels == ("0", "1", "2")
+        for i in range(3):
+            for which in (i, i - 3, str(i)):
+                row = many[which]
+                assert row.statistic == many.statistic[i]
+                np.testing.assert_array_equal(row.null, many.null[i])
+                assert row.pvalue == many.pvalue[i]
+                assert row.probabilities.shape == (4,)
+                assert not row.many
+
+    def test_one_is_its_own_only_row(self):
+        one = result(3.0, np.ones(9))
+        assert len(one) == 1
+        assert one[0] is one[-1] is one["0"] is one
+
+    @pytest.mark.parametrize("which", [3, -4])
+    def test_a_row_that_is_not_there(self, which):
+        with pytest.raises(IndexError, match=f"expected one of 3 rows; got {which}"):
+            result(np.zeros(3), np.ones((3, 9)))[which]
+
+    def test_a_name_that_is_not_there(self):
+        with pytest.raises(KeyError, match="expected one of 0, 1; got 'x'"):
+            result(np.zeros(2), np.ones((2, 9)))["x"]
+
+    def test_the_support_goes_along(self):
+        support = Support(np.arange(3.0), np.ones(3), np.array([0.5, 0.001, 0.5]))
+        many = replace(result(np.zeros(3), np.ones((3, 9))), support=support)
+        assert [bool(many[i].support.outside) for i in range(3)] == [False, True, False]
+        assert "1 of them lie outside the simulated observations" in many.sentence
+        assert "x_o lies outside the simulated observations" in many[1].sentence
+        assert "outside" not in many[0].sentence
+
+    def test_positions(self):
+        assert [position(("a", "b"), which) for which in (0, 1, -1, "b")] == [0, 1, 1, 1]
+
+
+@dataclass(frozen=True)
+class Part(Rowed):
+    values: np.ndarray
+    edges: np.ndarray
+    name: str
+    shared: ClassVar[tuple[str, ...]] = ("edges",)
+
+
+def test_rows_of_parts():
+    part = Part(np.arange(6).reshape(3, 2), np.arange(3), "part")
+    row = part[1]
+    assert row.values.tolist() == [2, 3]
+    assert row.edges.tolist() == [0, 1, 2]
+    assert row.name == "part"
+
+    @dataclass(frozen=True)
+    class Whole:
+        part: Any
+        number: np.ndarray
+
+    some = chosen(Whole(part, np.arange(3.0)), 2)
+    assert some.part.values.tolist() == [4, 5]
+    assert some.number == 2
+    assert chosen(Whole(part, np.arange(3.0)), 2, ("part",)).part is part
+
+
+def test_arrays_of_ones_own_that_cannot_be_written():
+    @dataclass(frozen=True)
+    class Held(Frozen):
+        values: np.ndarray
+
+    values = np.zeros(3)
+    held = Held(values)
+    values[0] = 5
+    assert held.values[0] == 0
+    with pytest.raises(ValueError, match="read-only"):
+        held.values[0] = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Shopping(Readable):
+    """Something that can be read, and is no result of a test."""
+
+    labels: tuple[str, ...]
+    prices: tuple[float, ...]
+    settings: dict
+    hypothesis: str = "it is cheap"
+    heading: ClassVar[str] = "fruit"
+
+    @property
+    def table(self):
+        return rows_of({"price": np.array(self.prices), "weight": 2 * np.array(self.prices)})
+
+    @property
+    def sentence(self):
+        return "Fruit & more."
+
+
+class TestReadable:
+    fruit = Shopping(("apple", "<pear>"), (0.5, 1234.5), {})
+
+    def test_table(self):
+        head, apple, pear, *last = repr(self.fruit).splitlines()
+        assert head.split() == ["fruit", "price", "weight"]
+        assert apple.split() == ["apple", "0.500", "1.00"]
+        assert pear.split() == ["<pear>", "1234", "2469"]
+        assert len({len(head), len(apple), len(pear)}) == 1
+        assert last == ["H0: it is cheap.", "Fruit & more."]
+        assert len(self.fruit) == 2
+
+    def test_html(self):
+        assert self.fruit._repr_html_() == (
+            "<table><thead><tr><th>fruit</th><th>price</th><th>weight</th></tr></thead><tbody>"
+            "<tr><td>apple</td><td>0.500</td><td>1.00</td></tr>"
+            "<tr><td>&lt;pear&gt;</td><td>1234</td><td>2469</td></tr>"
+            "</tbody></table><p>H0: it is cheap.<br>Fruit &amp; more.</p>"
+        )
+
+    expected: ClassVar = [
+        {"fruit": "apple", "price": 0.5, "weight": 1.0},
+        {"fruit": "<pear>", "price": 1234.5, "weight": 2469.0},
+    ]
+
+    def test_a_frame_without_pandas(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        assert self.fruit.to_frame() == self.expected
+
+    def test_a_frame_with_pandas(self, monkeypatch):
+        pandas = with_pandas(monkeypatch)
+        frame = self.fruit.to_frame()
+        assert isinstance(frame, pandas.DataFrame)
+        assert frame.rows == self.expected
+
+    def test_a_pandas_that_is_broken_is_not_hidden(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))
+        with pytest.raises(ImportError, match="DataFrame"):
+            self.fruit.to_frame()
+
+    def test_a_frame_of_a_result(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        many = result([3.0, 0.1], np.ones((2, 9)))
+        rows = many.to_frame()
+        assert [row["x_o"] for row in rows] == ["0", "1"]
+        assert [row["p-value"] for row in rows] == many.pvalue.tolist()
+        assert list(rows[0]) == ["x_o", *many.table[0]]
+
+
+def test_rows_of_columns():
+    assert rows_of({"a": np.array([1, 2]), "b": np.array([True, False])}) == [
+        {"a": 1.0, "b": 1.0},
+        {"a": 2.0, "b": 0.0},
+    ]
+    assert rows_of({"a": np.array(3.0), "b": 4}) == [{"a": 3.0, "b": 4.0}]
+    with pytest.raises(ValueError, match="shorter|longer"):
+        rows_of({"a": np.zeros(2), "b": np.zeros(3)})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((0.0, "0"), (1.0, "1.00"), (-0.12345, "-0.123"), (12345.6, "12346"), (1e-4, "0.000100")),
+        *((1e-5, "1.00e-05"), (1e6, "1.00e+06"), (999.9, "1000"), (np.inf, "inf")),
+        (np.nan, "nan"),
+    ],
+)
+def test_numbers(value, text):
+    assert number(value) == text
+
+
+class TestClopperPearson:
+    @pytest.mark.parametrize("n", [1, 10, 200])
+    def test_against_scipy(self, n):
+        counts = np.unique(np.linspace(0, n, 11).astype(int))
+        found = clopper_pearson(counts / n, n, 0.1)
+        for i, count in enumerate(counts):
+            exact = scipy.stats.binomtest(int(count), n).proportion_ci(0.9, "exact")
+            assert found[:, i] == pytest.approx((exact.low, exact.high), abs=1e-9)
+
+    def test_between_counts(self):
+        """The ends rise with the share, and hold it."""
+        share = np.linspace(0, 1, 101)
+        lower, upper = clopper_pearson(share, 7)
+        assert (np.diff(lower) >= 0).all()
+        assert (np.diff(upper) >= 0).all()
+        assert ((lower <= share) & (share <= upper)).all()
+
+    def test_numbers_of_pairs_may_differ(self):
+        n = np.array([5, 50])
+        found = clopper_pearson(np.full(2, 0.4), n)
+        for i in range(2):
+            np.testing.assert_allclose(found[:, i], clopper_pearson(np.array(0.4), int(n[i])))
+
+
+class TestEnvelope:
+    def test_it_is_left_where_it_is_rejected(self):
+        """1000 sets of forty exchangeable curves at 0.1: exact, and said by p-value and band."""
+        rng = np.random.default_rng(0)
+        left = 0
+        for _ in range(1000):
+            curves = 0.5 + 0.02 * rng.normal(size=(40, 1)) + 0.03 * rng.normal(size=(40, 9))
+            found = envelope(curves, 0.1)
+            out = (found["ecdf"] < found["envelope_lower"] - 1e-9) | (
+                found["ecdf"] > found["envelope_upper"] + 1e-9
+            )
+            assert out.any() == (found["pvalue"] <= 0.1)
+            left += out.any()
+        low, high = binom.interval(0.999, 1000, 0.1)
+        assert low <= left <= high
+
+    def test_the_first_curve_is_that_of_the_data(self):
+        curves = np.full((20, 3), 0.5)
+        curves[0] = [0.5, 0.9, 0.5]
+        found = envelope(curves, 0.05)
+        np.testing.assert_array_equal(found["ecdf"], curves[0])
+        assert found["pvalue"] == 0.05
+        np.testing.assert_allclose(found["lower"], 0.5)
+        np.testing.assert_allclose(found["upper"], 0.5)
+        assert found["envelope_upper"][1] < 0.9

@@ -1,40 +1,25 @@
 r"""Results: what a test found, with its null inside, so that nothing needs to be rerun.
 
-All fields are NumPy arrays. For one observation they have no leading axis; for o observations they
-have one of length o.
+One shape for all: statistic, null, p-value, hypothesis and settings; ``result[i]`` is one of many
+observations (or quantities), ``len(result)`` their number; every result has a table, a sentence to
+quote, HTML for notebooks and :meth:`Readable.to_frame`. All fields are NumPy arrays that cannot be
+written, with a leading axis of length o for o observations and none for a single one.
 """
 
 import math
+import platform
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from html import escape
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.special
-import scipy.stats
+import torch
 
-from .surroundings import Surroundings
-
-__all__ = [
-    "Family",
-    "LocalResult",
-    "LocalTested",
-    "MomentResult",
-    "MomentTable",
-    "RegionCoverage",
-    "Separate",
-    "Strong",
-    "Tail",
-    "Tested",
-    "Weak",
-    "adjusted",
-    "combined",
-    "pvalue",
-    "pvalue_error",
-    "step_down",
-]
+from . import __version__
+from .samples.neighbourhoods import Support
 
 # Rows of a table that are printed; the others are counted.
 MOST_ROWS = 20
@@ -45,13 +30,9 @@ LEVELS = (0.5, 0.9, 0.95)
 def pvalue(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
     r"""The exact Monte-Carlo p-value :math:`(1 + \#\{T_h \ge T\}) / (1 + H)`, never zero.
 
-    Args:
-        statistic: Observed statistics T, with shape (...).
-        null: Null statistics, with shape (..., H).
-
-    References:
-        Phipson and Smyth 2010, *Permutation p-values should never be zero*. Ties are counted
-        within rounding error, as in :func:`scipy.stats.permutation_test`.
+    From statistics T (...) and their nulls (..., H). Ties are counted within rounding error, as in
+    :func:`scipy.stats.permutation_test`. Phipson and Smyth 2010, *Permutation p-values should
+    never be zero*.
 
     Example:
         >>> float(pvalue(np.array(3.0), np.array([1.0, 2.0, 3.0])))
@@ -73,38 +54,29 @@ def pvalue_error(p: np.ndarray, nulls: int) -> np.ndarray:
     return np.asarray(np.sqrt(p * (1 - p) / (1 + nulls)))
 
 
-def adjusted(pvalues: np.ndarray) -> np.ndarray:
-    """P-values adjusted for their number by Holm's step-down, valid however they depend.
+def holm(pvalues: np.ndarray) -> np.ndarray:
+    """P-values (j,) adjusted for their number by Holm's step-down, valid however they depend.
 
-    Args:
-        pvalues: P-values, with shape (j,).
-
-    References:
-        Holm 1979, *A simple sequentially rejective multiple test procedure*.
+    Holm 1979, *A simple sequentially rejective multiple test procedure*.
 
     Example:
-        >>> adjusted(np.array([0.01, 0.5, 0.02]))
+        >>> holm(np.array([0.01, 0.5, 0.02]))
         array([0.03, 0.5 , 0.04])
     """
     pvalues = np.asarray(pvalues, float)
     order = pvalues.argsort(kind="stable")
     steps = np.maximum.accumulate(pvalues[order] * np.arange(len(pvalues), 0, -1))
-    found = np.empty_like(steps)
-    found[order] = np.minimum(steps, 1)
-    return found
+    return np.asarray(np.minimum(steps, 1)[order.argsort()])
 
 
 def combined(statistics: np.ndarray) -> np.ndarray:
-    r"""One statistic from those of several classifiers, the same function for every copy.
+    r"""One statistic (..., H + 1) from those of v classifiers (v, ..., H + 1).
 
     Cube roots, which are nearly normal for sums of squares (Wilson and Hilferty 1931), or the
     statistics themselves where some are negative, are standardised over all copies, data included,
     and :math:`-\log P(Z \ge z)` is summed over the classifiers. Since every copy is treated alike,
     p-values stay exact. A sum sees what several classifiers half see; it is the better of the two
     here, the other being the smallest p-value.
-
-    Args:
-        statistics: Statistics of v classifiers, with shape (v, ..., H + 1).
 
     Example:
         >>> combined(np.array([[[3.0, 1.0, 2.0]]]))  # a single one stays what it is
@@ -124,15 +96,155 @@ def _scores(statistics: np.ndarray) -> np.ndarray:
     return np.asarray((roots - roots.mean(-1, keepdims=True)) / np.where(spread > 0, spread, 1))
 
 
-class Tested(ABC):
-    """What every test says: statistics, their nulls, p-values and a sentence to quote."""
+def false_discovery(pvalues: np.ndarray) -> np.ndarray:
+    """P-values adjusted by Benjamini and Hochberg 1995, of any shape.
+
+    The false discovery rate is controlled where p-values are independent or positively dependent,
+    as those of neighbouring observations usually are.
+
+    Example:
+        >>> false_discovery(np.array([0.01, 0.5, 0.02]))
+        array([0.03, 0.5 , 0.03])
+    """
+    from scipy.stats import false_discovery_control  # scipy.stats costs half a second
+
+    flat = np.ravel(np.asarray(pvalues, float))
+    return np.asarray(false_discovery_control(flat).reshape(np.shape(pvalues)))
+
+
+def step_down(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
+    r"""P-values (o,) adjusted by the step-down maximum over H null copies that all share.
+
+    Statistics (o,) and nulls (o, H) are brought to a common scale over all copies (see
+    :func:`combined`); the largest is compared with the largest of every null copy, the second with
+    the largest of the others, and so on. Where the joint law of the statistics of true hypotheses
+    does not depend on the false ones, the family-wise error is controlled whichever are true.
+
+    References:
+        Westfall and Young 1993, *Resampling-Based Multiple Testing*, Algorithm 4.1; Romano and
+        Wolf 2005, *Exact and Approximate Stepdown Methods for Multiple Hypothesis Testing*.
+
+    Example:
+        >>> step_down(np.array([9.0, 1.0]), np.array([[1.0, 2.0, 1.5], [1.0, 2.0, 1.5]]))
+        array([0.25, 1.  ])
+    """
+    scores = _scores(np.concatenate([statistic[:, None], null], 1))
+    order = (-scores[:, 0]).argsort(kind="stable")
+    largest = np.maximum.accumulate(scores[order][::-1], 0)[::-1]
+    plain = pvalue(statistic, null)[order]
+    steps = np.maximum.accumulate(np.maximum(pvalue(scores[order, 0], largest[:, 1:]), plain))
+    return np.asarray(steps[order.argsort()])
+
+
+def clopper_pearson(share: np.ndarray, n: int | np.ndarray, alpha: float = 0.05) -> np.ndarray:
+    """Lower and upper ends (2, ...) of binomial intervals of shares (...) among n.
+
+    Counts need not be whole: a mean of numbers between 0 and 1 varies less than a share does.
+    Clopper and Pearson 1934, *The use of confidence or fiducial limits*.
+
+    Example:
+        >>> clopper_pearson(np.array(1.0), 10).round(2)
+        array([0.69, 1.  ])
+    """
+    inside, outside = n * share, n * (1 - share)
+    quantile = scipy.special.betaincinv
+    lower = np.where(inside > 0, quantile(np.maximum(inside, 1e-300), outside + 1, alpha / 2), 0.0)
+    upper = np.where(
+        outside > 0, quantile(inside + 1, np.maximum(outside, 1e-300), 1 - alpha / 2), 1.0
+    )
+    return np.stack([lower, upper])
+
+
+class Frozen:
+    """A dataclass with arrays of its own, which cannot be written."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray | np.generic):
+                own = np.array(value)
+                own.setflags(write=False)
+                object.__setattr__(self, name, own)
+
+
+class Readable(Frozen, ABC):
+    """What can be read: rows of numbers with their names, and a sentence to quote."""
+
+    # The settings and versions that made it, and what the rows of the table are.
+    settings: Mapping[str, Any]
+    heading: ClassVar[str] = "x_o"
+
+    if TYPE_CHECKING:
+        # Fields of some, and properties of others.
+        @property
+        def hypothesis(self) -> str: ...  # noqa: D102
+        @property
+        def labels(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    @abstractmethod
+    def table(self) -> list[dict[str, float]]:
+        """One row of numbers for each label."""
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """One sentence to quote."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to_frame(self) -> Any:
+        """The table as a pandas DataFrame; a list of dicts where pandas is not installed."""
+        rows = self._rows_to_frame()
+        try:
+            from pandas import DataFrame
+        except ModuleNotFoundError:
+            return rows
+        return DataFrame(rows)
+
+    def _rows_to_frame(self) -> list[dict[str, Any]]:
+        pairs = zip(self.labels, self.table, strict=True)
+        return [{self.heading: label, **row} for label, row in pairs]
+
+    @property
+    def _last(self) -> tuple[str, ...]:
+        """What is printed below the table."""
+        return f"H0: {self.hypothesis}.", self.sentence
+
+    def __repr__(self) -> str:
+        names, rows = self.labels[:MOST_ROWS], self.table
+        width = max(3, len(self.heading), *(len(name) for name in names))
+        lines = ["  ".join([f"{self.heading:<{width}}", *(f"{name:>10}" for name in rows[0])])]
+        for name, row in zip(names, rows, strict=False):
+            cells = (f"{number(value):>10}" for value in row.values())
+            lines.append("  ".join([f"{name:>{width}}", *cells]))
+        if len(rows) > len(names):
+            lines.append(f"... and {len(rows) - len(names)} more")
+        return "\n".join([*lines, *self._last])
+
+    def _repr_html_(self) -> str:
+        rows = self.table
+        head = "".join(f"<th>{escape(name)}</th>" for name in (self.heading, *rows[0]))
+        body = "".join(_html_row(*pair) for pair in zip(self.labels, rows, strict=True))
+        words = "<br>".join(escape(line) for line in self._last)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{words}</p>"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Result(Readable):
+    """What every test says: statistics, their nulls, p-values and a sentence to quote.
+
+    Args:
+        statistic: The statistics, with shape () or (o,), a row for each observation or quantity.
+        null: Their values for the null copies, with shape (H,) or (o, H).
+        hypothesis: What a small p-value speaks against.
+        settings: The settings and versions that made it.
+    """
 
     statistic: np.ndarray
     null: np.ndarray
     hypothesis: str
-
-    def __post_init__(self) -> None:
-        _freeze(self)
+    settings: Mapping[str, Any]
 
     @property
     def pvalue(self) -> np.ndarray:
@@ -154,441 +266,295 @@ class Tested(ABC):
         }
 
     @property
-    def labels(self) -> tuple[str, tuple[str, ...]]:
-        """What the rows of the table are, and their names."""
-        return "x_o", tuple(str(i) for i in range(np.size(self.statistic)))
+    def labels(self) -> tuple[str, ...]:
+        """The names of the rows of the table."""
+        return tuple(str(i) for i in range(np.size(self.statistic)))
 
     @property
     def table(self) -> list[dict[str, float]]:
         """One row for each statistic: its value, its null, its p-value and what else belongs."""
-        return _rows(self._columns)
+        return rows_of(self._columns)
+
+    def __getitem__(self, which: int | str) -> Self:
+        """The result at one of many observations, or for one of many quantities."""
+        return self._row(position(self.labels, which))
+
+    @abstractmethod
+    def _row(self, i: int) -> Self:
+        """The i-th row alone."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LocalResult(Result):
+    """What a test at observations says, with shape () for one or (o,) for many.
+
+    Args:
+        x: The observation, with shape (...,) or (o, ...).
+        adjustment: How p-values at many observations are adjusted for their number.
+        support: Whether the observations lie inside the simulated ones.
+    """
+
+    x: np.ndarray
+    adjustment: "Adjustment"
+    support: Support | None = None
+    # Fields that do not belong to single observations.
+    shared: ClassVar[tuple[str, ...]] = ()
 
     @property
-    @abstractmethod
-    def sentence(self) -> str:
-        """One sentence to quote."""
+    def many(self) -> bool:
+        """Whether there is a leading axis of observations."""
+        return bool(self.statistic.ndim)
 
-    def __repr__(self) -> str:
-        return _text(self.labels, self.table, self.hypothesis, self.sentence)
-
-    def _repr_html_(self) -> str:
-        return _html(self.labels, self.table, self.hypothesis, self.sentence)
-
-
-class LocalTested(Tested):
-    """What a test at observations says, with shape () for one or (o,) for many."""
-
-    family: "Family"
-    surroundings: Surroundings | None
+    @property
+    def outside(self) -> np.ndarray:
+        """Whether observations lie outside the simulated ones, with shape () or (o,)."""
+        if self.support is None:
+            return np.zeros(self.statistic.shape, bool)
+        return self.support.outside
 
     @property
     def adjusted(self) -> np.ndarray:
-        """P-values adjusted for the number of observations, as :attr:`family` says."""
-        if not self.statistic.ndim:
-            return self.pvalue
-        return self.family.adjusted(self.statistic, self.null)
+        """P-values adjusted for the number of observations, as :attr:`adjustment` says."""
+        return self.adjustment(self.statistic, self.null) if self.many else self.pvalue
 
     @property
     def fdr(self) -> np.ndarray:
-        """P-values adjusted by Benjamini and Hochberg 1995.
+        """P-values adjusted for the false discovery rate, see :func:`false_discovery`."""
+        return false_discovery(self.pvalue)
 
-        The false discovery rate is controlled where p-values are independent or positively
-        dependent, as those of neighbouring observations are wont to be.
-        """
-        return self._discoveries("bh")
-
-    @property
-    def fdr_any(self) -> np.ndarray:
-        """P-values adjusted by Benjamini and Yekutieli 2001, valid however they depend."""
-        return self._discoveries("by")
-
-    def _discoveries(self, method: str) -> np.ndarray:
-        found = scipy.stats.false_discovery_control(np.atleast_1d(self.pvalue), method=method)
-        return np.asarray(found.reshape(self.pvalue.shape))
+    def _row(self, i: int) -> Self:
+        return chosen(self, i, self.shared) if self.many else self
 
     @property
     def _columns(self) -> dict[str, np.ndarray]:
         columns = super()._columns
-        return columns | {"adjusted": self.adjusted} if self.statistic.ndim else columns
+        return columns | {"adjusted": self.adjusted} if self.many else columns
+
+    @property
+    def _counted(self) -> str:
+        """At how many observations the p-value is small."""
+        low = int((self.pvalue <= 0.05).sum())
+        return f"At {low} of {self.pvalue.size} observations the p-value is at most 0.05"
+
+    @property
+    def _adjusted_by(self) -> str:
+        return f"Adjusted by {self.adjustment.words}.{self._warning}"
 
     @property
     def _warning(self) -> str:
-        """What is to be said of too few nulls, and of observations outside the cloud."""
+        """What is to be said of too few nulls, and of observations outside the simulations."""
         count, least = self.statistic.size, 1 / (1 + self.null.shape[-1])
-        if isinstance(self.family, Separate) and count * least > 0.05:
+        if isinstance(self.adjustment, Holm) and count * least > 0.05:
             enough = math.ceil(count / 0.05) - 1
             return (
                 f" With {self.null.shape[-1]} nulls no adjusted p-value can be below "
-                f"{_number(min(1.0, count * least))}: take {enough}.{self._outside}"
+                f"{number(min(1.0, count * least))}: take {enough}.{self._outside}"
             )
         return self._outside
 
     @property
     def _outside(self) -> str:
-        if self.surroundings is None or not self.surroundings.outside.any():
+        if not self.outside.any():
             return ""
-        if not self.statistic.ndim:
-            return " x_o lies outside the calibration cloud: no test can say much there."
-        outside = int(self.surroundings.outside.sum())
-        return f" {outside} of them lie outside the calibration cloud, where no test can say much."
+        if not self.many:
+            return " x_o lies outside the simulated observations: no test can say much there."
+        n = int(self.outside.sum())
+        return f" {n} of them lie outside the simulated observations, where no test can say much."
 
 
-class Family(Protocol):
+class Adjustment(ABC):
     """How p-values at many observations are adjusted for their number."""
 
-    @property
-    def words(self) -> str:
-        """What is controlled, and when."""
+    # What is controlled, and when.
+    words: ClassVar[str]
 
-    def adjusted(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
+    @abstractmethod
+    def __call__(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
         """Adjusted p-values (o,) from statistics (o,) and their nulls (o, H)."""
 
 
 @dataclass(frozen=True)
-class Weak:
-    """Step-down over nulls that all observations share, under one global hypothesis."""
-
-    @property
-    def words(self) -> str:
-        """What is controlled, and when."""
-        return (
-            "max-T step-down over the same nulls; the family-wise error is controlled if q is "
-            "right at almost every x"
-        )
-
-    def adjusted(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
-        """Adjusted p-values (o,) from statistics (o,) and their nulls (o, H)."""
-        return step_down(statistic, null)
-
-
-@dataclass(frozen=True)
-class Strong:
+class MaxT(Adjustment):
     """Step-down over nulls that all observations share, each with its own local hypothesis."""
 
-    @property
-    def words(self) -> str:
-        """What is controlled, and when."""
-        return (
-            "max-T step-down over the same nulls; the family-wise error is controlled whichever "
-            "of the local hypotheses are true"
-        )
+    words: ClassVar[str] = (
+        "max-T step-down over the same nulls; the family-wise error is controlled whichever of "
+        "the local hypotheses are true"
+    )
 
-    def adjusted(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
+    def __call__(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
         """Adjusted p-values (o,) from statistics (o,) and their nulls (o, H)."""
         return step_down(statistic, null)
 
 
 @dataclass(frozen=True)
-class Separate:
+class GlobalMaxT(MaxT):
+    """Step-down over nulls that all observations share, under one global hypothesis."""
+
+    words: ClassVar[str] = (
+        "max-T step-down over the same nulls; the family-wise error is controlled if q is right "
+        "at almost every x"
+    )
+
+
+@dataclass(frozen=True)
+class Holm(Adjustment):
     """Holm's step-down, where every observation has nulls of its own."""
 
-    @property
-    def words(self) -> str:
-        """What is controlled, and when."""
-        return (
-            "Holm's step-down; the family-wise error is controlled whichever of the local "
-            "hypotheses are true"
-        )
+    words: ClassVar[str] = (
+        "Holm's step-down; the family-wise error is controlled whichever of the local hypotheses "
+        "are true"
+    )
 
-    def adjusted(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
+    def __call__(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
         """Adjusted p-values (o,) from statistics (o,) and their nulls (o, H)."""
-        return adjusted(pvalue(statistic, null))
+        return holm(pvalue(statistic, null))
 
 
-def step_down(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
-    r"""P-values adjusted for their number by the step-down maximum over shared nulls.
-
-    Statistics are brought to a common scale over all copies (see :func:`combined`); the largest is
-    compared with the largest of every null copy, the second with the largest of the others, and
-    so on. Where the joint law of the statistics of true hypotheses does not depend on the false
-    ones, the family-wise error is controlled whichever are true.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LC2STResult(LocalResult):
+    """What a local test with a classifier found at one observation, or at o of them.
 
     Args:
-        statistic: Statistics, with shape (o,).
-        null: Their values for the same H null copies, with shape (o, H).
-
-    References:
-        Westfall and Young 1993, *Resampling-Based Multiple Testing*, Algorithm 4.1; Romano and
-        Wolf 2005, *Exact and Approximate Stepdown Methods for Multiple Hypothesis Testing*.
-
-    Example:
-        >>> step_down(np.array([9.0, 1.0]), np.array([[1.0, 2.0, 1.5], [1.0, 2.0, 1.5]]))
-        array([0.25, 1.  ])
-    """
-    scores = _scores(np.concatenate([statistic[:, None], null], 1))
-    order = (-scores[:, 0]).argsort(kind="stable")
-    largest = np.maximum.accumulate(scores[order][::-1], 0)[::-1]
-    plain = pvalue(statistic, null)[order]
-    steps = np.maximum.accumulate(np.maximum(pvalue(scores[order, 0], largest[:, 1:]), plain))
-    found = np.empty_like(steps)
-    found[order] = steps
-    return found
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LocalResult(LocalTested):
-    """What a local test found at one observation, or at o of them.
-
-    Args:
-        statistic: The statistic at x_o, with shape () or (o,).
-        null: Its values for the null copies, with shape (H,) or (o, H).
         probabilities: P(class 1 = truth) at the draws, with shape (s,) or (o, s).
         null_probabilities: The same for the null copies, with shape (H, s) or (o, H, s); None
             where nulls are not fitted.
-        x: The observation, with shape (...,) or (o, ...).
         draws: The draws of q that were scored, latents in latent space, with shape (s, m) or
             (o, s, m).
         theta: The same draws in parameter units; None where no flow was given to tell.
-        hypothesis: What a small p-value speaks against.
-        settings: The settings and versions that made it.
-        family: How p-values at many observations are adjusted for their number.
-        surroundings: How the calibration surrounds the observations.
     """
 
-    statistic: np.ndarray
-    null: np.ndarray
     probabilities: np.ndarray
     null_probabilities: np.ndarray | None
-    x: np.ndarray
     draws: np.ndarray
     theta: np.ndarray | None
-    hypothesis: str
-    settings: Mapping[str, Any]
-    family: Family = Weak()
-    surroundings: Surroundings | None = None
-
-    def __getitem__(self, which: int) -> "LocalResult":
-        """The result at one of many observations."""
-        if not self.statistic.ndim:
-            raise IndexError("result: expected many observations to choose from; got one.")
-        arrays = {k: v[which] for k, v in vars(self).items() if isinstance(v, np.ndarray)}
-        around = None if self.surroundings is None else self.surroundings[which]
-        return replace(self, **arrays, surroundings=around)
+    adjustment: Adjustment = GlobalMaxT()
 
     @property
     def sentence(self) -> str:
         """One sentence to quote."""
-        h = self.null.shape[-1]
-        p = np.atleast_1d(self.pvalue)
+        h, scope = self.null.shape[-1], self.settings["scope"]
         test = f"{self.settings['test']}, {self.settings['n']} calibration pairs, {h} nulls"
-        if p.size == 1:
+        if self.pvalue.size == 1:
+            p, error = (float(np.ravel(value)[0]) for value in (self.pvalue, self.pvalue_error))
             return (
-                f"If q were the true posterior {self.settings['scope']}, a statistic as large as "
-                f"that at x_o would be seen with probability {_number(p[0])} ± "
-                f"{_number(self._errors[0])} ({test}).{self._warning}"
+                f"If q were the true posterior {scope}, a statistic at least as large as that at "
+                f"x_o would occur with probability {number(p)} ± {number(error)} ({test})."
+                f"{self._warning}"
             )
-        low = int((p <= 0.05).sum())
         level = math.floor(0.05 * (h + 1) + 1e-9) / (h + 1)
         return (
-            f"At {low} of {p.size} observations the p-value is at most 0.05, where about "
-            f"{_number(level * p.size)} would be if q were the true posterior "
-            f"{self.settings['scope']} ({test}). Adjusted by {self.family.words}.{self._warning}"
-        )
-
-    @property
-    def _errors(self) -> np.ndarray:
-        return np.atleast_1d(self.pvalue_error)
-
-
-@dataclass(frozen=True, eq=False)
-class MomentTable:
-    """Local errors of q in m directions, at c sizes, each with its error and its null.
-
-    Fields have shape (c, m), or (o, c, m) for o observations; correlations one more m, intervals
-    one more axis of levels. An error is the standard error of the estimate; a null is the standard
-    deviation it would have if q were right, so that anything within twice of it is noise.
-
-    Args:
-        bias: How much too high q is, in standard deviations of q.
-        bias_error: Its standard error.
-        bias_null: Its standard deviation if q is right.
-        dispersion: Standard deviation of q over that of the truth: above one, q is too wide.
-        dispersion_error: Its standard error.
-        dispersion_null: Its standard deviation, around one, if q is right.
-        correlation: Correlation of the truth between directions in which q has none; None where
-            the directions are parameters.
-        correlation_null: Its standard deviation if q is right, with shape (c, 1, 1).
-        intervals: How often q's central intervals contain the truth, at the levels
-            :data:`LEVELS`; None where that is not told.
-        intervals_error: Its standard error.
-        intervals_null: Its standard deviation, around the level, if q is right.
-    """
-
-    bias: np.ndarray
-    bias_error: np.ndarray
-    bias_null: np.ndarray
-    dispersion: np.ndarray
-    dispersion_error: np.ndarray
-    dispersion_null: np.ndarray
-    correlation: np.ndarray | None
-    correlation_null: np.ndarray | None
-    intervals: np.ndarray | None = None
-    intervals_error: np.ndarray | None = None
-    intervals_null: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        _freeze(self)
-
-
-@dataclass(frozen=True, eq=False)
-class RegionCoverage:
-    """How often q's central regions contain the truth near x_o, at c sizes and :data:`LEVELS`.
-
-    A region is the ball of latents that has its level under N(0, I); where there are draws it is
-    their ellipsoid, that of their own mean and covariance. Fields have shape (c, l), or (o, c, l).
-
-    Args:
-        share: The share of truths inside, which is the level if q is right.
-        error: Its standard error.
-        null: Its standard deviation, around the level, if q is right.
-    """
-
-    share: np.ndarray
-    error: np.ndarray
-    null: np.ndarray
-
-    def __post_init__(self) -> None:
-        _freeze(self)
-
-
-@dataclass(frozen=True, eq=False)
-class Tail:
-    """Truths near x_o where q has next to no mass, at c sizes; fields (c,), or (o, c).
-
-    What q cannot show, such as a mode it has lost, no reweighting of its draws can show either.
-
-    Args:
-        count: The number of truths beyond.
-        truths: The number of truths near x_o.
-        share: The share of them that is expected beyond if q is right, with shape (): that of
-            latents outside a ball of 99.9 %, or of truths farther out than all k draws.
-    """
-
-    count: np.ndarray
-    truths: np.ndarray
-    share: np.ndarray
-
-    def __post_init__(self) -> None:
-        _freeze(self)
-
-    @property
-    def pvalue(self) -> np.ndarray:
-        """The exact binomial probability of as many truths beyond if q is right."""
-        return np.asarray(scipy.stats.binom.sf(self.count - 1, self.truths, self.share))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MomentResult(LocalTested):
-    """What the local moment test found at one observation, or at o of them.
-
-    Args:
-        statistic: The largest surprise over all sizes, with shape () or (o,).
-        null: Its values for the null copies, with shape (H,) or (o, H).
-        approximation: The p-value by chi-square approximations, without nulls, shaped as the
-            statistic; for draws it is about twice as small as it should be.
-        pairs: The effective number of calibration pairs at each size, with shape (c,) or (o, c).
-        x: The observation, with shape (...,) or (o, ...).
-        directions: Errors of q in latent directions; in parameters where there is no flow.
-        parameters: Errors of q in parameters, through the flow; None where there is none.
-        hypothesis: What a small p-value speaks against.
-        settings: The settings and versions that made it.
-        family: How p-values at many observations are adjusted for their number.
-        surroundings: How the calibration surrounds the observations.
-        region: How often q's regions contain the truth.
-        tail: Truths where q has next to no mass.
-    """
-
-    statistic: np.ndarray
-    null: np.ndarray
-    approximation: np.ndarray
-    pairs: np.ndarray
-    x: np.ndarray
-    directions: MomentTable
-    parameters: MomentTable | None
-    hypothesis: str
-    settings: Mapping[str, Any]
-    family: Family = Strong()
-    surroundings: Surroundings | None = None
-    region: RegionCoverage | None = None
-    tail: Tail | None = None
-
-    @property
-    def _columns(self) -> dict[str, np.ndarray]:
-        return {
-            **super()._columns,
-            "p approx": self.approximation,
-            "pairs": self.pairs[..., -1],
-        }
-
-    @property
-    def sentence(self) -> str:
-        """One sentence to quote."""
-        shown = self.directions if self.parameters is None else self.parameters
-        if self.pvalue.ndim:
-            low = int((self.pvalue <= 0.05).sum())
-            return (
-                f"At {low} of {self.pvalue.size} observations the p-value is at most 0.05. "
-                f"Adjusted by {self.family.words}.{self._warning}"
-            )
-        name = "latent" if self.parameters is None and self.settings["k"] is None else "parameter"
-        bias, wide = shown.bias[-1], shown.dispersion[-1]
-        parts = [
-            f"{name} {j}: {bias[j]:+.2f} ± {2 * shown.bias_null[-1, j]:.2f} sd, "
-            f"width × {wide[j]:.2f} ± {2 * shown.dispersion_null[-1, j]:.2f}"
-            for j in range(min(len(bias), 6))
-        ]
-        more = "; ..." if len(bias) > len(parts) else ""
-        return (
-            f"Against the truth near x_o (± two null standard deviations), q is off by "
-            f"{'; '.join(parts)}{more}.{self._warning}"
+            f"{self._counted}, where about {number(level * self.pvalue.size)} would be if q were "
+            f"the true posterior {scope} ({test}). {self._adjusted_by}"
         )
 
 
-def _freeze(result: Any) -> None:
-    """Gives a result arrays of its own that cannot be written."""
-    for name, value in vars(result).items():
-        if isinstance(value, np.ndarray | np.generic):
-            own = np.array(value)
-            own.setflags(write=False)
-            object.__setattr__(result, name, own)
+@dataclass(frozen=True, eq=False)
+class PPCurve(Frozen):
+    """A PP-curve with its null bands; fields have shape (g,), or (o, g) for o observations.
+
+    Args:
+        levels: The grid of levels, with shape (g,); it contains 1/2.
+        ecdf: The share of draws whose class-0 probability is at most the level.
+        lower, upper: Ends of the pointwise band.
+        envelope_lower, envelope_upper: Ends of the simultaneous band.
+        pvalue: The p-value of the whole curve, with shape () or (o,): the curve leaves the
+            simultaneous band somewhere if and only if it is at most `alpha`.
+        alpha: One minus the coverage of the bands under the null.
+    """
+
+    levels: np.ndarray
+    ecdf: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    envelope_lower: np.ndarray
+    envelope_upper: np.ndarray
+    pvalue: np.ndarray
+    alpha: float
 
 
-def _rows(columns: dict[str, np.ndarray]) -> list[dict[str, float]]:
+def envelope(curves: np.ndarray, alpha: float) -> dict[str, np.ndarray]:
+    """Curve, bands of coverage 1 - alpha and p-value from curves (H + 1, g), the data first."""
+    lower, upper = np.quantile(curves[1:], [alpha / 2, 1 - alpha / 2], axis=0)
+    low, high = np.quantile(curves, [alpha / 2, 1 - alpha / 2], axis=0)
+    centre = curves.mean(0)
+    # Where no null moves, a curve must move by a visible amount to count.
+    below, above = np.maximum(centre - low, 1e-3), np.maximum(high - centre, 1e-3)
+    moves = curves - centre
+    excursions = np.maximum(moves / above, -moves / below).max(1)
+    # With the k-th smallest of H + 1 as the edge, exactly the alpha largest lie beyond it.
+    count = len(excursions)
+    edge = np.sort(excursions)[max(0, count - 1 - int(alpha * count + 1e-9))]
+    return {
+        "ecdf": curves[0],
+        "lower": lower,
+        "upper": upper,
+        "envelope_lower": np.clip(centre - edge * below, 0, 1),
+        "envelope_upper": np.clip(centre + edge * above, 0, 1),
+        "pvalue": pvalue(excursions[0], excursions[1:]),
+    }
+
+
+def chosen(obj: Any, which: Any, shared: Sequence[str] = ()) -> Any:
+    """A dataclass whose arrays, and parts with rows, are those of some; shared fields stay."""
+    parts = {f.name: getattr(obj, f.name) for f in fields(obj) if f.name not in shared}
+    rows = {k: v[which] for k, v in parts.items() if isinstance(v, np.ndarray | Support | Rowed)}
+    return replace(obj, **rows)
+
+
+class Rowed(Frozen):
+    """A part of a result with a leading axis of observations in all of its arrays."""
+
+    shared: ClassVar[tuple[str, ...]] = ()
+
+    def __getitem__(self, which: Any) -> Self:
+        made: Self = chosen(self, which, self.shared)
+        return made
+
+
+def position(labels: Sequence[str], which: int | str) -> int:
+    """The place of a row, by its number or its name."""
+    if isinstance(which, str):
+        if which not in labels:
+            raise KeyError(f"expected one of {', '.join(labels)}; got {which!r}")
+        return list(labels).index(which)
+    if not -len(labels) <= which < len(labels):
+        raise IndexError(f"result: expected one of {len(labels)} rows; got {which}.")
+    return range(len(labels))[which]
+
+
+def rows_of(columns: Mapping[str, Any]) -> list[dict[str, float]]:
+    """Rows of a table from columns of the same length; a number is a column of one."""
     flat = {name: np.atleast_1d(values) for name, values in columns.items()}
-    return [{k: float(v[i]) for k, v in flat.items()} for i in range(len(flat["p-value"]))]
+    rows = zip(*flat.values(), strict=True)
+    return [dict(zip(flat, map(float, row), strict=True)) for row in rows]
 
 
-def _text(
-    labels: tuple[str, tuple[str, ...]], rows: list[dict[str, float]], hypothesis: str, last: str
-) -> str:
-    head, names = labels[0], labels[1][:MOST_ROWS]
-    width = max(3, len(head), *(len(name) for name in names))
-    lines = ["  ".join([f"{head:<{width}}", *(f"{column:>10}" for column in rows[0])])]
-    for name, row in zip(names, rows, strict=False):
-        lines.append("  ".join([f"{name:>{width}}", *(f"{_number(v):>10}" for v in row.values())]))
-    if len(rows) > len(names):
-        lines.append(f"... and {len(rows) - len(names)} more")
-    return "\n".join([*lines, f"H0: {hypothesis}.", last])
+def _html_row(label: str, row: Mapping[str, float]) -> str:
+    cells = "".join(f"<td>{number(value)}</td>" for value in row.values())
+    return f"<tr><td>{escape(label)}</td>{cells}</tr>"
 
 
-def _html(
-    labels: tuple[str, tuple[str, ...]], rows: list[dict[str, float]], hypothesis: str, last: str
-) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in (labels[0], *rows[0]))
-    body = "".join(
-        f"<tr><td>{escape(name)}</td>"
-        + "".join(f"<td>{_number(v)}</td>" for v in row.values())
-        + "</tr>"
-        for name, row in zip(labels[1], rows, strict=True)
-    )
-    words = f"<p>H0: {escape(hypothesis)}.<br>{escape(last)}</p>"
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{words}"
-
-
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Three significant digits, without an exponent where that is readable."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if abs(value) < 1e-4 or abs(value) >= 1e6:
         return f"{value:.2e}"
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
+
+
+def settings_of(test: str, calibration: Any, **own: Any) -> dict[str, Any]:
+    """A test's settings, its own as Python writes them, and versions, as plain values."""
+    said = {k: v if isinstance(v, int | str | list | None) else repr(v) for k, v in own.items()}
+    return {"test": test, **calibration.summary, **said, **versions()}
+
+
+def versions() -> dict[str, str]:
+    """Versions that a result depends on."""
+    return {
+        "assay": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+    }

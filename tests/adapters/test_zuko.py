@@ -2,9 +2,9 @@ import torch
 import zuko
 
 import assay
+from assay._core import isolated, stream
 from assay.adapters.zuko import ZukoFlow
-from assay.bases import StandardNormal
-from assay.randomness import isolated, stream
+from assay.samples.posterior import StandardNormal
 
 
 def make(kind=zuko.flows.NSF, **settings):

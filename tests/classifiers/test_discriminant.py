@@ -10,7 +10,7 @@ from sklearn.discriminant_analysis import (
 import assay
 from assay import Exchange, FreePermutation, KnownBase, Sklearn, lc2st
 from assay.classifiers import LDA, QDA, Bayes, discriminant
-from assay.copies import Relabelled
+from assay.nulls.exchange import LabelCopies
 
 X_O = torch.tensor([0.5, -0.5])
 EVEN = {"priors": [0.5, 0.5]}
@@ -97,7 +97,7 @@ def test_singular_covariances(gaussian, classifier):
     members = torch.randn(12, 2, 30, generator=g)
     members[..., 1] = members[..., 0]
     members[..., 2] = 7.0
-    copies = Relabelled(
+    copies = LabelCopies(
         members, torch.empty(12, 0), lambda h, j: torch.tensor([[True, False]] * 12), range(1)
     )
     found = classifier.fit(copies, 0)(members, copies.x)

@@ -3,7 +3,20 @@ import math
 import pytest
 import torch
 
-from assay.classifiers.features import BANKS, Fourier, Hermite
+from assay import Exchange
+from assay.classifiers.base import Scaling
+from assay.classifiers.features import (
+    BANKS,
+    Conditional,
+    Fourier,
+    Hermite,
+    Joint,
+    NormalScores,
+    Pooled,
+    Whitened,
+    Within,
+    waves,
+)
 
 Z = torch.randn(200_000, 3, generator=torch.Generator().manual_seed(0))
 ALL = {repr(bank): bank for bank in (*BANKS, Hermite(4), Fourier(8, 0.5))}
@@ -48,3 +61,169 @@ def test_any_number_of_leading_axes():
 def test_bad_banks(make):
     with pytest.raises(ValueError, match="expected"):
         make()
+
+
+SETS = torch.randn(6, 20, 3, generator=torch.Generator().manual_seed(0))
+MAPS = {"whitened": Whitened(), "ranks": NormalScores()}
+
+
+@pytest.mark.parametrize("coordinates", MAPS.values(), ids=MAPS)
+def test_they_do_not_know_who_is_the_truth(coordinates):
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(
+        coordinates(SETS[:, order]), coordinates(SETS)[:, order], atol=1e-4, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("coordinates", MAPS.values(), ids=MAPS)
+def test_they_do_not_mind_units(coordinates):
+    a, b = torch.tensor([1e3, 1e-2, 1.0]), torch.tensor([5.0, -1.0, 0.0])
+    torch.testing.assert_close(coordinates(SETS * a + b), coordinates(SETS), atol=1e-2, rtol=1e-2)
+
+
+def test_ranks_are_normal_scores():
+    scores = NormalScores()(torch.tensor([[[3.0], [1.0], [2.0], [2.0]]]))[0, :, 0]
+    expected = torch.special.ndtri(torch.tensor([3.5, 0.5, 2.0, 2.0]) / 4)
+    torch.testing.assert_close(scores, expected)
+
+
+def test_a_parameter_that_does_not_vary():
+    sets = SETS.clone()
+    sets[..., 1] = 0.1
+    white = Whitened()(sets)
+    torch.testing.assert_close(white[..., 1], torch.zeros(6, 20), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        white[..., [0, 2]], Whitened()(sets[..., [0, 2]]), atol=1e-4, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize(("coordinates", "fewest"), [(Whitened(), 7), (NormalScores(), 3)])
+def test_too_few_draws(coordinates, fewest):
+    """Five parameters: a covariance needs two draws more, an order three in any case."""
+    assert coordinates.fewest(5) == fewest
+    assert coordinates.enough(fewest, 5)
+    assert not coordinates.enough(fewest - 1, 5)
+    coordinates.check(fewest, 5)
+    message = f"theta_q: expected at least {fewest} draws of q at each x for 5 parameter"
+    with pytest.raises(ValueError, match=message):
+        coordinates.check(fewest - 1, 5)
+
+
+N = 4000
+
+
+@pytest.fixture
+def copies(gaussian):
+    return Exchange(1).copies(gaussian().calibration(N, k=3), seed=0)
+
+
+@pytest.mark.parametrize("frame", [Pooled(), Conditional(), Within(NormalScores())])
+def test_who_plays_the_truth_does_not_matter(copies, frame):
+    """The order of members within their sets changes nothing but the order."""
+    scaling = Scaling.fit(copies)
+    u = frame.fit(copies.members, copies.x, scaling)(copies.members, copies.x)
+    order = torch.tensor([2, 0, 3, 1])
+    members = copies.members[:, order]
+    again = frame.fit(members, copies.x, scaling)(members, copies.x)
+    torch.testing.assert_close(u[:, order], again, atol=1e-3, rtol=1e-3)
+    assert u.shape == copies.members.shape
+    assert u.std() == pytest.approx(1, abs=0.2)
+
+
+def test_conditional_takes_mean_and_scale_given_x_away():
+    """Mean and width of theta vary with x by orders of magnitude; those of u do not."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(N, 1, generator=generator) * 4 - 2
+    theta = x.sin()[:, None] + 0.1 * x.exp()[:, None] * torch.randn(N, 2, 1, generator=generator)
+    scaling = Scaling(torch.zeros(1), torch.ones(1), Scaling.fit(_copies(theta, x)).robust)
+    u = Conditional().fit(theta, x, scaling)(theta, x)
+    for low in (-2, -1, 0, 1):
+        here = u[(x[:, 0] > low) & (x[:, 0] < low + 1)]
+        assert here.mean() == pytest.approx(0, abs=0.15)
+        assert here.std() == pytest.approx(1, abs=0.15)
+
+
+def _copies(theta, x):
+    import assay
+
+    return Exchange(1).copies(assay.Calibration(theta[:, 0], x, theta[:, 1:]), seed=0)
+
+
+def test_within_needs_nothing_of_other_sets(copies):
+    frame = Within(NormalScores()).fit(copies.members, copies.x, Scaling.fit(copies))
+    torch.testing.assert_close(
+        frame(copies.members, copies.x)[:5], frame(copies.members[:5], copies.x[:5])
+    )
+
+
+def test_waves_are_the_same_whenever_asked():
+    first, again, other = waves(50, 2.0, 4, "a"), waves(50, 2.0, 4, "a"), waves(50, 2.0, 4, "b")
+    assert torch.equal(first[0], again[0])
+    assert not torch.equal(first[0], other[0])
+    assert first[0].norm(dim=0).mean() == pytest.approx(2.0, rel=0.1)
+
+
+BANKS = [
+    Joint(8),
+    Joint(8, frame=Conditional()),
+    Joint(8, frame=Within(Whitened())),
+]
+
+
+@pytest.mark.parametrize("bank", BANKS, ids=repr)
+def test_sizes_are_stated_and_rows_are_on_their_own(gaussian, bank):
+    copies = Exchange(1).copies(gaussian().calibration(200, k=6), seed=0)
+    feature = bank.fit(copies, Scaling.fit(copies))
+    features = feature(copies.members, copies.x)
+    assert features.shape == (200, 7, feature.size)
+    some = feature(copies.members[50:60], copies.x[50:60])
+    torch.testing.assert_close(features[50:60], some, atol=1e-4, rtol=1e-4)
+
+
+def test_joint_features_by_hand(gaussian):
+    """Cosines of member and x together, where x has a say and where it has none."""
+    copies = Exchange(1).copies(gaussian().latents(50), seed=0)
+    scaling = Scaling(torch.zeros(2), torch.ones(2), Scaling.fit(copies).robust)
+    u = torch.tensor([3.0, -2.0]).expand(50, 1, 2)
+    for x_frequency in (1.5, 0.0):
+        features = Joint(4, 2.0, x_frequency).fit(copies, scaling)(u, copies.x)
+        ours, _ = waves(4, 2.0, 2, "member", "2.0")
+        theirs, phases = waves(4, x_frequency, 2, "x", "2.0")
+        expected = (u[:, 0] @ ours + scaling.x(copies.x) @ theirs + phases).cos()
+        torch.testing.assert_close(features[:, 0], expected)
+        alike = (features == features[:1]).all()
+        assert alike == (x_frequency == 0)
+
+
+def test_more_features_than_memory_allows():
+    with pytest.raises(ValueError, match="at most 10000 features in a bank.*got 20000"):
+        Joint(20_000)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"n": 0}, {"bandwidth": 0.0}, {"bandwidth": float("nan")}, {"x_frequency": -1.0}]
+)
+def test_settings_that_mean_nothing(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        Joint(**settings)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: Joint(frame=None), "frame"),
+        (lambda: Joint(frame=Whitened()), "frame"),
+        (lambda: Joint(frame=Pooled), "frame"),
+        (lambda: Within(Whitened), "coordinates"),
+        (lambda: Within(Pooled()), "coordinates"),
+    ],
+)
+def test_parts_of_another_kind(make, name):
+    with pytest.raises(TypeError, match=f"{name}: expected"):
+        make()
+
+
+def test_too_few_draws_to_whiten(gaussian):
+    copies = Exchange(1).copies(gaussian().calibration(50), seed=0)
+    with pytest.raises(ValueError, match="theta_q: expected at least 4 draws"):
+        Joint(frame=Within(Whitened())).fit(copies, Scaling.fit(copies))

@@ -102,10 +102,9 @@ def test_members_are_averaged(gaussian):
         for j in range(3)
     ]
     observed = calibration.observe(draws)
-    expected = torch.stack([part(observed.draws, observed.place.features) for part in parts]).mean(
-        0
-    )
-    torch.testing.assert_close(three.scores(observed.draws, observed.place.features), expected)
+    at = observed.draws, observed.observation.features
+    expected = torch.stack([part(*at) for part in parts]).mean(0)
+    torch.testing.assert_close(three.scores(*at), expected)
 
 
 def test_tiny_data_and_single_steps(gaussian):

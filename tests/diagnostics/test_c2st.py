@@ -8,19 +8,36 @@ import numpy as np
 import pytest
 import scipy.integrate
 import scipy.stats
+import sklearn.metrics
 import torch
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold, ShuffleSplit
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import assay
 from assay import MLP, Exchange, FreePermutation, Ridge, Sklearn, c2st
+from assay._core import stream
 from assay.classifiers import LDA, QDA, Bayes
-from assay.classifiers.maps import Joint
-from assay.diagnostics.c2st import STATISTICS, Folds, HeldOut
-from assay.randomness import stream
+from assay.classifiers.base import Classifier
+from assay.classifiers.features import Joint
+from assay.diagnostics.c2st import (
+    STATISTICS,
+    acc0,
+    accuracy,
+    auc,
+    confidence,
+    mse,
+)
+from tests.conftest import FunctionScores
+
+
+def held_out(share):
+    """One part is judged on, and not trained on."""
+    return ShuffleSplit(1, test_size=share, random_state=0)
+
 
 SMALL = MLP((16, 16), epochs=10, batch=64)
 TINY = MLP((8,), epochs=3, batch=32)
@@ -112,7 +129,7 @@ def test_held_out_rows_are_the_rows_given(n_p, n_q):
 
 
 def test_statistics_are_those_of_the_probabilities_shown():
-    result = c2st(*samples(60, 130, width=1.4), QDA(), Exchange(9), HeldOut(0.5))
+    result = c2st(*samples(60, 130, width=1.4), QDA(), Exchange(9), held_out(0.5))
     d1, d0 = result.probabilities[result.truth], result.probabilities[~result.truth]
     assert (len(d1), len(d0)) == (30, 60)
     expected = {
@@ -127,7 +144,7 @@ def test_statistics_are_those_of_the_probabilities_shown():
     np.testing.assert_allclose(result.statistic, list(expected.values()), rtol=1e-5)
 
 
-class Spy:
+class Spy(Classifier):
     """A classifier that remembers which rows it was trained on, and knows nothing else."""
 
     def __init__(self):
@@ -140,10 +157,10 @@ class Spy:
             self.asked.append({tuple(row) for row in theta[0].tolist()})
             return torch.full((1, len(copies), theta.shape[1]), 0.5)
 
-        return scores
+        return FunctionScores(scores)
 
 
-@pytest.mark.parametrize(("evaluation", "fits"), [(Folds(5), 5), (HeldOut(0.3), 1)])
+@pytest.mark.parametrize(("evaluation", "fits"), [(KFold(5), 5), (held_out(0.3), 1)])
 def test_held_out_rows_are_never_trained_on(evaluation, fits):
     spy = Spy()
     result = c2st(*samples(50, 100), spy, Exchange(3), evaluation)
@@ -166,7 +183,7 @@ class TestBayes:
     N = 100_000
 
     def found(self, p, q, bayes):
-        result = c2st(p, q, bayes, Exchange(1), HeldOut(0.999))
+        result = c2st(p, q, bayes, Exchange(1), held_out(0.99))
         return named(result.statistic)
 
     @pytest.mark.parametrize("s", [0.1, 0.5, 0.9, 1.5])
@@ -286,16 +303,16 @@ def level(classifier, sizes, evaluation, repetitions=1000):
 
 
 LEVELS = {
-    "LDA, more truths": (LDA(), (47, 20), HeldOut(0.5)),
+    "LDA, more truths": (LDA(), (47, 20), held_out(0.5)),
 }
 SLOW_LEVELS = {
-    "QDA": (QDA(), (30, 30), Folds(5)),
-    "LDA, more draws": (LDA(), (20, 47), HeldOut(0.5)),
-    "Ridge": (FLAT, (25, 25), HeldOut(0.4)),
-    "Ridge, more truths": (FLAT, (65, 20), Folds(2)),
-    "Ridge, more draws": (FLAT, (20, 65), Folds(2)),
-    "QDA, more truths": (QDA(), (65, 20), Folds(5)),
-    "QDA, more draws": (QDA(), (20, 65), Folds(5)),
+    "QDA": (QDA(), (30, 30), KFold(5)),
+    "LDA, more draws": (LDA(), (20, 47), held_out(0.5)),
+    "Ridge": (FLAT, (25, 25), held_out(0.4)),
+    "Ridge, more truths": (FLAT, (65, 20), KFold(2)),
+    "Ridge, more draws": (FLAT, (20, 65), KFold(2)),
+    "QDA, more truths": (QDA(), (65, 20), KFold(5)),
+    "QDA, more draws": (QDA(), (20, 65), KFold(5)),
 }
 CASES = [
     *(pytest.param(*case, id=name) for name, case in LEVELS.items()),
@@ -325,7 +342,7 @@ def test_level(classifier, sizes, evaluation):
 @pytest.mark.parametrize("sizes", [(30, 30), (30, 95), (95, 30)])
 def test_level_of_networks(sizes):
     """300 repetitions, within 99.9 % binomial intervals."""
-    found = level(TINY, sizes, Folds(2), 300)
+    found = level(TINY, sizes, KFold(2), 300)
     for alpha in (0.05, 0.2):
         low, high = scipy.stats.binom(300, alpha).interval(0.999)
         rejections = (found <= alpha + 1e-9).sum(0)
@@ -350,7 +367,7 @@ def test_one_class_accuracy_misses_what_the_regression_sees():
 
     100 runs with QDA: MSE_0 rejects more than 90 %, Acc_0 less than 10 %, both with 99 %.
     """
-    found = figure1(0.5, 250, 100, QDA(), Folds(5)) <= 0.05
+    found = figure1(0.5, 250, 100, QDA(), KFold(5)) <= 0.05
     power = named(found.sum(0))
     assert interval(power["mse0"], 100).low > 0.9
     assert interval(power["mse"], 100).low > 0.9
@@ -373,7 +390,7 @@ def test_figure_1_with_published_power():
 
     Published: 0.72 (MSE_0), 0.78 (MSE), 1.00 (accuracy), 0.00 (Acc_0).
     """
-    found = figure1(0.9, 12_000, 100, QDA(), HeldOut(10 / 12)) <= 0.05
+    found = figure1(0.9, 12_000, 100, QDA(), held_out(10 / 12)) <= 0.05
     power = named(found.sum(0))
     assert interval(power["mse0"], 100).low > 0.4
     assert interval(power["mse"], 100).low > 0.4
@@ -391,7 +408,7 @@ def test_published_statistics_of_the_bayes_classifier():
     names |= {"mse0": "mse_single_class", "confidence": "max_ref"}
     for i, s in enumerate(published["sigma2_grid"]):
         q, p = samples(40_000, 40_000, math.sqrt(s), seed=i)
-        result = c2st(p, q, Bayes(normal(s), normal()), Exchange(1), HeldOut(0.999))
+        result = c2st(p, q, Bayes(normal(s), normal()), Exchange(1), held_out(0.999))
         found = named(result.statistic)
         for name, theirs in names.items():
             # Four standard errors of the difference, at most.
@@ -455,14 +472,14 @@ def test_defaults():
     result = c2st(p, q)
     assert result.null.shape == (6, 99)
     assert result.settings["classifier"].startswith("MLP(")
-    assert result.settings["evaluation"] == "Folds(n=5)"
+    assert result.settings["evaluation"] == "KFold(n_splits=5, random_state=None, shuffle=False)"
 
 
 def test_what_it_says():
     result = c2st(*samples(200, 430, shift=0.7), QDA(), Exchange(99))
     assert result.sentence.startswith("A classifier tells q from the truth in 7")
     assert "(50 % if they were the same)" in result.sentence
-    assert "a value of mse as large" in result.sentence
+    assert "a value of mse at least as large" in result.sentence
     assert "(200 truths, 400 draws of q, 99 nulls)" in result.sentence
     assert [row["p-value"] for row in result.table] == result.pvalue.tolist()
     assert "accuracy" in repr(result)
@@ -472,12 +489,14 @@ def test_what_it_says():
 
 def test_one_statistic_alone():
     result = c2st(*samples(60, 60), QDA(), Exchange(19))
-    auc = result["auc"]
-    assert auc.statistic.shape == auc.pvalue.shape == ()
-    assert auc.null.shape == (19,)
-    assert auc.pvalue == result.pvalue[2]
-    assert "a value of auc as large" in auc.sentence
-    assert auc["auc"].pvalue == auc.pvalue
+    one = result["auc"]
+    assert one.statistic.shape == one.pvalue.shape == ()
+    assert one.null.shape == (19,)
+    assert one.pvalue == result[2].pvalue == result.pvalue[2]
+    assert "a value of auc at least as large" in one.sentence
+    assert one["auc"].pvalue == one[0].pvalue == one.pvalue
+    assert (len(result), len(one)) == (6, 1)
+    assert (result.labels, one.labels) == (tuple(STATISTICS), ("auc",))
     with pytest.raises(KeyError, match="expected one of accuracy, mse, auc"):
         result["t"]
 
@@ -507,7 +526,10 @@ BAD = {
     "the same": ((P, P), "q: expected draws of its own; got the rows of p"),
     "the same, shuffled": ((P, P.flip(0)), "q: expected draws of its own"),
     "a part of it": ((P, P[:20]), "q: expected draws of its own"),
-    "folds": ((P, Q, LDA(), None, Folds(50)), "at most as many folds .* 50 folds for 40 sets"),
+    "folds": (
+        (P, Q, LDA(), None, KFold(50)),
+        "evaluation: expected one that splits 40 sets; got KFold",
+    ),
 }
 
 
@@ -517,31 +539,26 @@ def test_bad_input(given, message):
         c2st(*given)
 
 
-@pytest.mark.parametrize("share", [0, 1, -0.2, 1.5, True, "half"])
-def test_bad_shares(share):
-    with pytest.raises(ValueError, match="share: expected a number between 0 and 1"):
-        HeldOut(share)
-
-
 def test_bad_kinds():
-    with pytest.raises(ValueError, match="n: expected at least 2; got 1"):
-        Folds(1)
     with pytest.raises(TypeError, match="classifier: expected a classifier"):
         c2st(P, Q, LogisticRegression)
-    with pytest.raises(TypeError, match="null: expected Exchange"):
-        c2st(P, Q, LDA(), FreePermutation(9))
-    with pytest.raises(TypeError, match="evaluation: expected an evaluation such as Folds"):
+    for null in (FreePermutation(9), Exchange, 9.5):
+        with pytest.raises(TypeError, match=r"null: expected .* null such as Exchange\(99\)"):
+            c2st(P, Q, LDA(), null)
+    with pytest.raises(TypeError, match="classifier: expected a classifier .*got Duck"):
+        c2st(P, Q, type("Duck", (), {"fit": lambda self, copies, seed: None})())
+    with pytest.raises(TypeError, match="evaluation: expected a splitter such as KFold"):
         c2st(P, Q, LDA(), evaluation=5)
     with pytest.raises(TypeError, match="q: expected an array of real numbers"):
         c2st(P, [["a", "b"]] * 40)
 
 
-class Wrong:
+class Wrong(Classifier):
     def __init__(self, answer):
         self.answer = answer
 
     def fit(self, copies, seed):
-        return lambda theta, x: self.answer(theta, len(copies))
+        return FunctionScores(lambda theta, x: self.answer(theta, len(copies)))
 
 
 def test_bad_classifiers():
@@ -562,6 +579,44 @@ def test_level_of_few_valued_samples_at_one_seed():
     found = []
     for i in range(500):
         p, q = (torch.rand(2, 20, 1, generator=stream(i, "binary")) < 0.3).float()
-        found.append(assay.c2st(p, q, LDA(), assay.Exchange(39), Folds(2))["mse"].pvalue)
+        found.append(assay.c2st(p, q, LDA(), assay.Exchange(39), KFold(2))["mse"].pvalue)
     for alpha in (0.05, 0.2, 0.3):
         assert (np.array(found) <= alpha).sum() <= scipy.stats.binom.ppf(0.999, 500, alpha)
+
+
+class TestStatistics:
+    TRUTHS, DRAWS = np.array([0.9, 0.5, 0.2]), np.array([0.1, 0.5])
+
+    def test_one_class_by_hand(self):
+        d = np.array([[0.5, 0.5, 0.5, 0.5], [0.1, 0.4, 0.6, 0.9], [0.1, 0.4, 0.5, 0.9]])
+        np.testing.assert_allclose(acc0(d), [0.5, 0.5, 0.625])
+
+    def test_by_hand(self):
+        assert accuracy(self.TRUTHS, self.DRAWS) == pytest.approx((1.5 / 3 + 0.75) / 2)
+        squares = (0.16 + 0 + 0.09) / 3, 0.16 / 2
+        assert mse(self.TRUTHS, self.DRAWS) == pytest.approx(sum(squares) / 2)
+        # Pairs in order: 3 of 3 above 0.1; one above 0.5, one equal to it.
+        assert auc(self.TRUTHS, self.DRAWS) == pytest.approx(4.5 / 6)
+        largest = (0.9 + 0.5 + 0.8) / 3, (0.9 + 0.5) / 2
+        assert confidence(self.TRUTHS, self.DRAWS) == pytest.approx(sum(largest) / 2)
+
+    def test_auc_against_scikit_learn(self):
+        rng = np.random.default_rng(0)
+        d = rng.integers(20, size=(4, 50)) / 20
+        found = auc(d[:, :20], d[:, 20:])
+        labels = np.arange(50) < 20
+        expected = [sklearn.metrics.roc_auc_score(labels, row) for row in d]
+        np.testing.assert_allclose(found, expected)
+
+    @pytest.mark.parametrize("name", STATISTICS)
+    def test_axes(self, name):
+        d = np.random.default_rng(0).uniform(size=(3, 5, 100)).astype(np.float32)
+        found = STATISTICS[name](d[..., :30], d[..., 30:])
+        assert found.shape == (3, 5)
+        assert found.dtype == np.float64
+        alone = STATISTICS[name](d[1, 2, :30], d[1, 2, 30:])
+        assert found[1, 2] == pytest.approx(float(alone))
+
+    def test_a_number_of_copies_is_as_good_as_a_null(self):
+        one, two = (c2st(*samples(40, 40), LDA(), null) for null in (7, Exchange(7)))
+        np.testing.assert_array_equal(one.null, two.null)

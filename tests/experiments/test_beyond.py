@@ -6,7 +6,7 @@ import torch
 from experiments.beyond import BUDGETS, FAR, MODEL, NEAR, _wrong, needed, run
 from experiments.runs import Context
 
-from assay.randomness import stream
+from assay._core import stream
 
 
 def test_pairs_that_a_power_needs():

@@ -14,6 +14,9 @@ from experiments.runs import Context, conduct
 
 import assay
 
+# The box that parameters are drawn from.
+LIMITS = np.array([[10, 50, 100, -20], [250, 500, 5000, 20]])
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
@@ -102,7 +105,8 @@ def test_what_is_drawn_is_what_was_found(runs):
     assert curve.null_probabilities.shape == (shown["nulls"], min(shown["draws"], 1000))
     assert (context.folder / "fig4_all.png").stat().st_size > 1000
     assert shown["truth"] == [135, 220, 2000, shown["gain"]]
-    assert 0 <= shown["outside"] <= 1
+    beyond = (pairs.theta < LIMITS[0]) | (pairs.theta > LIMITS[1])
+    assert shown["outside"] == pytest.approx(beyond.any(1).mean(), rel=1e-5)
 
 
 def test_words(runs):

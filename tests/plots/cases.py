@@ -12,18 +12,17 @@ import numpy as np
 from scipy.special import expit
 
 from assay import plots
-from assay.diagnostics.coverage import CoverageResult
-from assay.diagnostics.lpit import PITResult
-from assay.diagnostics.sbc import SBCResult
-from assay.diagnostics.tarp import TARPResult
-from assay.effects import Effects
-from assay.health import Health
-from assay.planted import Shift
-from assay.power import PowerCurve, PowerResult
-from assay.ratios import Estimate
-from assay.results import LocalResult, Separate
-from assay.trust import TrustMap
-from assay.uniformity import Cells, Compared, compared, tails
+from assay.diagnostics.average.coverage import CoverageResult, TARPResult
+from assay.diagnostics.average.sbc import SBCResult
+from assay.diagnostics.local.lpit import LPITResult
+from assay.interpret.density_ratio import Estimate
+from assay.interpret.effects import Effects
+from assay.interpret.errors import Shift
+from assay.interpret.health import Health
+from assay.interpret.power import PowerCurve, PowerResult
+from assay.interpret.trust import REJECTED, TRUSTED, UNTESTED, TrustMap
+from assay.nulls.ranks import Cells, Compared, compared, tails
+from assay.results import Holm, LC2STResult
 
 BASELINES = Path(__file__).parent / "baselines"
 # All pictures are this wide, in pixels: 80 to the inch of one column.
@@ -44,7 +43,7 @@ def local(m=2, s=1000, strength=1.0, h=99):
     slopes = strength * np.array([1.0, 0.5, *np.zeros(8)])[:m]
     data = expit(theta @ slopes - 0.1 * strength)
     null = expit(0.15 * strength * rng.normal(size=(h, m)) @ theta.T)
-    return LocalResult(
+    return LC2STResult(
         statistic=np.mean((data - 0.5) ** 2),
         null=np.mean((null - 0.5) ** 2, -1),
         probabilities=data,
@@ -68,7 +67,7 @@ def many(o=20, h=199, wrong=0.5):
     rng = random(o)
     null = rng.gamma(2, 0.01 * (1 + np.linspace(0, 1, o))[:, None], size=(o, h))
     growth = np.clip(np.linspace(-1, 1, o) + 2 * wrong - 1, 0, None)
-    return LocalResult(
+    return LC2STResult(
         statistic=rng.gamma(2, 0.01, size=o) + 0.2 * growth,
         null=null,
         probabilities=np.full((o, 4), 0.5),
@@ -76,7 +75,7 @@ def many(o=20, h=199, wrong=0.5):
         x=np.linspace(-1, 1, o)[:, None],
         draws=np.zeros((o, 4, 2)),
         theta=None,
-        family=Separate(),
+        adjustment=Holm(),
         **SAID,
     )
 
@@ -96,37 +95,44 @@ def surprise(positions, weights, h=199):
 
 
 def sbc(j=2):
-    found = ranks(j)
-    envelope = surprise(found, np.ones(31, int))
+    positions = ranks(j)
+    envelope = surprise(positions, np.ones(31, int))
     null = np.broadcast_to(random(1).gamma(20, size=99), (j, 99))
     names = tuple(f"theta[{i}]" for i in range(j))
     statistic = np.linspace(0.1, 0.05, j)
-    chi_square = Compared(statistic, null)
-    return SBCResult(statistic, null, chi_square, envelope, found, 30, names, **SAID)
+    return SBCResult(
+        statistic=statistic,
+        null=null,
+        chi_square=Compared(statistic, null),
+        envelope=envelope,
+        ranks=positions,
+        k=30,
+        names=names,
+        **SAID,
+    )
 
 
 def covered(j=2):
     """Expected coverage of central intervals; the first curve is overconfident."""
-    found = (15 - np.minimum(ranks(j), 30 - ranks(j))).astype(int)
+    positions = (15 - np.minimum(ranks(j), 30 - ranks(j))).astype(int)
     weights = np.array([1, *[2] * 15])
-    whole = surprise(found, weights)
+    whole = surprise(positions, weights)
     names = tuple(f"theta[{i}]" for i in range(j))
     parts = {"levels": np.array([0.5, 0.9]), "names": names, "regions": "central intervals"}
     area = {"area": np.zeros(j), "area_null": np.zeros((j, 99))}
-    return CoverageResult(
-        whole.statistic, whole.null, positions=found, weights=weights, **area, **parts, **SAID
-    )
+    found = {"statistic": whole.statistic, "null": whole.null}
+    return CoverageResult(positions=positions, weights=weights, **found, **area, **parts, **SAID)
 
 
 def tarp():
-    found = ranks(1)
-    whole = surprise(found, np.ones(31, int))
+    positions = ranks(1)
+    whole = surprise(positions, np.ones(31, int))
     parts = {"levels": np.array([0.5, 0.9]), "names": ("TARP",), "references": np.zeros((400, 2))}
     area = {"area": np.zeros(1), "area_null": np.zeros((1, 99))}
     return TARPResult(
-        whole.statistic,
-        whole.null,
-        positions=found,
+        statistic=whole.statistic,
+        null=whole.null,
+        positions=positions,
         weights=np.ones(31, int),
         **area,
         **parts,
@@ -140,7 +146,7 @@ def levels(j=2, h=99):
     bends = random(j).normal(scale=0.05, size=(h, j, 1))
     shape = np.sin(2 * np.pi * alphas)
     curves = alphas + np.array([0.16, *np.full(j - 1, -0.03)])[:, None] * shape
-    return PITResult(
+    return LPITResult(
         statistic=np.array(0.02),
         null=random(1).gamma(2, 0.002, size=h),
         alphas=alphas,
@@ -150,8 +156,8 @@ def levels(j=2, h=99):
         null_statistics=np.full((j, h), 0.01),
         x=np.zeros(2),
         names=tuple(f"theta[{i}]" for i in range(j)),
-        family=Separate(),
-        surroundings=None,
+        adjustment=Holm(),
+        support=None,
         curve_statistic=np.array(0.02),
         null_curve_statistic=np.full(h, 0.01),
         independence=np.array(0.0),
@@ -197,29 +203,49 @@ def health(n=500):
     first = np.broadcast_to([True, False], (n, 2))
     again = expit(logits[:100] + 0.1)
     return Health(
-        chances, truths, again, blind, first, rng.gamma(20, 0.001, size=99), SAID["settings"]
+        probabilities=chances,
+        truths=truths,
+        reseeded=again,
+        x_probabilities=blind,
+        x_truths=first,
+        perfect=rng.gamma(20, 0.001, size=99),
+        settings=SAID["settings"],
     )
 
 
 def power(o=None):
     sizes = np.geomspace(0.05, 2.0, 8)
     scale = np.array(0.4) if o is None else np.linspace(0.3, 1.2, o)
-    curve = PowerCurve(Shift(), sizes, sizes, scale, scale, scale, np.full_like(scale, 2.0), 0.05)
+    law = {"scale": scale, "shape": np.full_like(scale, 2.0), "level": 0.05}
+    made = {"error": Shift(), "sizes": sizes, **law}
+    curve = PowerCurve(rates=sizes, mde=scale, mde_error=scale, **made)
     grid = np.geomspace(0.05, 2, 2000)
     fits = np.atleast_2d(curve.fitted(grid))
     mde = np.array([np.interp(0.8, fit, grid, right=np.inf) for fit in fits]).reshape(scale.shape)
     rates = np.round(curve.fitted(sizes) * 50) / 50
-    full = PowerCurve(Shift(), sizes, rates, mde, 0.1 * mde, scale, curve.shape, 0.05)
-    return PowerResult((full,), np.zeros(2), 0.05, 0.8, 50, **SAID)
+    full = PowerCurve(rates=rates, mde=mde, mde_error=0.1 * mde, **made)
+    return PowerResult(
+        curves=(full,), x=np.zeros(2), alpha=0.05, target=0.8, repetitions=50, **SAID
+    )
 
 
 def trust(o=30, d=2):
     rng = random()
     x = rng.normal(size=(o, d))
-    verdicts = np.where(x[:, 0] < -0.5, -1, np.where(np.abs(x[:, 1 % d]) < 1, 1, 0))
-    p = np.where(verdicts < 0, 0.004, rng.uniform(0.06, 1, size=o))
+    rejected, near = x[:, 0] < -0.5, np.abs(x[:, 1 % d]) < 1
+    words = np.where(rejected, REJECTED, np.where(near, TRUSTED, UNTESTED))
+    p = np.where(rejected, 0.004, rng.uniform(0.06, 1, size=o))
     return TrustMap(
-        verdicts, x, p, p, np.ones((o, 1)), ("shift",), verdicts == 0, 0.5, 0.05, **SAID
+        verdicts=tuple(map(str, words)),
+        x=x,
+        pvalue=p,
+        adjusted=p,
+        effects=np.ones((o, 1)),
+        errors=("shift",),
+        outside=words == UNTESTED,
+        relevant=0.5,
+        alpha=0.05,
+        **SAID,
     )
 
 
@@ -231,7 +257,7 @@ CASES = {
     "pairs_nearly_right": lambda: plots.pairs(local(3, s=200, strength=0.02)),
     "pairs_of_5": lambda: plots.pairs(local(5), marks=reference(5)),
     "pairs_of_8": lambda: plots.pairs(local(8), marks=np.zeros(8)),
-    "sweep": lambda: plots.sweep(many(), many().x[:, 0]),
+    "sweep": lambda: plots.sweep(many(), values=many().x[:, 0]),
     "pvalues_of_2": lambda: plots.pvalues(many(2)),
     "pvalues_of_12": lambda: plots.pvalues(many(12)),
     "pvalues_of_200": lambda: plots.pvalues(many(200, h=999)),

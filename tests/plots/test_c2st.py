@@ -5,6 +5,7 @@ import torch
 
 from assay import Exchange, c2st, lc2st, plots
 from assay.classifiers import QDA
+from assay.classifiers.base import Classifier, Scores
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +56,16 @@ def test_levels(result):
 
 
 def test_a_null_without_spread():
-    class Coin:
+    class Coin(Classifier):
         def fit(self, copies, seed):
-            return lambda theta, x: torch.full((1, len(copies), theta.shape[1]), 0.5)
+            return Half(len(copies))
+
+    class Half(Scores):
+        def __init__(self, copies):
+            self.copies = copies
+
+        def __call__(self, theta, x):
+            return torch.full((len(theta), self.copies, theta.shape[1]), 0.5)
 
     p, q = torch.randn(2, 50, 2, generator=torch.Generator().manual_seed(0))
     ax = plots.null_histogram(c2st(p, q, Coin(), Exchange(9))["mse"])

@@ -4,7 +4,7 @@ import pytest
 from matplotlib.cbook import is_math_text
 
 from assay import plots
-from assay.plots import canvas
+from assay.plots import _canvas as canvas
 from tests.plots.cases import covered, effects, levels, local, sbc
 
 

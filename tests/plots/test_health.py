@@ -4,17 +4,17 @@ import pytest
 
 from assay import plots
 from assay.classifiers import QDA
-from assay.health import health
+from assay.interpret.health import health
 
 
 @pytest.fixture
-def found(gaussian):
+def result(gaussian):
     return health(gaussian(width=1.5).calibration(500, k=2), QDA())
 
 
-def test_reliability(found):
-    ax = plots.reliability(found)
-    bins = found.reliability
+def test_reliability(result):
+    ax = plots.reliability(result)
+    bins = result.reliability
     (bars,) = ax.containers
     line, _, (intervals,) = bars.lines
     np.testing.assert_array_equal(line.get_xdata(), bins.predicted)
@@ -28,18 +28,18 @@ def test_reliability(found):
     assert ax.get_xlabel() == "probability of class 1 (truth)"
 
 
-def test_roc(found):
-    ax = plots.roc(found)
+def test_roc(result):
+    ax = plots.roc(result)
     diagonal, blind, curve = ax.get_lines()
-    np.testing.assert_array_equal(curve.get_xdata(), found.roc.draws)
-    np.testing.assert_array_equal(curve.get_ydata(), found.roc.truths)
+    np.testing.assert_array_equal(curve.get_xdata(), result.roc.draws)
+    np.testing.assert_array_equal(curve.get_ydata(), result.roc.truths)
     assert (np.diff(curve.get_xdata()) >= 0).all()
     assert (curve.get_ydata() >= curve.get_xdata() - 0.02).all()
     np.testing.assert_array_equal(diagonal.get_ydata(), [0, 1])
-    assert str(found.auc_x) in blind.get_label()
+    assert str(result.auc_x) in blind.get_label()
 
 
 @pytest.mark.parametrize("draw", [plots.reliability, plots.roc])
-def test_they_draw_where_they_are_told(found, draw):
+def test_they_draw_where_they_are_told(result, draw):
     _, ax = plt.subplots()
-    assert draw(found, ax) is ax
+    assert draw(result, ax) is ax

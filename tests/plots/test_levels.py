@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from assay import Draws, lhpd, lpit, plots
-from assay.levels import Levels
+from assay.diagnostics.local.levels import Levels
 
 
 def of(gaussian, x_o=(0.0, 0.0)):
-    return lpit(gaussian(width=1.3).latents(200), nulls=99)(Draws(torch.tensor(x_o)))
+    return lpit(gaussian(width=1.3).latents(200), null=99)(Draws(torch.tensor(x_o)))
 
 
 def test_it_draws_a_curve_a_column_and_the_bands(gaussian):
@@ -32,7 +32,7 @@ def test_it_draws_a_curve_a_column_and_the_bands(gaussian):
 
 def test_a_single_curve(gaussian):
     latents = gaussian().latents(100)
-    result = lhpd(Levels(torch.rand(100), latents.x), nulls=19)(Draws(latents.x[0]))
+    result = lhpd(Levels(torch.rand(100), latents.x), null=19)(Draws(latents.x[0]))
     assert len(plots.levels(result).get_lines()) == 2
 
 

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from assay import plots
-from assay.plots.canvas import CURVE
+from assay.plots._canvas import CURVE
 from tests.plots.cases import local, many
 
 
@@ -18,7 +18,7 @@ def points(ax):
 def test_a_sweep_and_its_band():
     result = many()
     values = result.x[:, 0]
-    ax = plots.sweep(result, values, label="gain")
+    ax = plots.sweep(result, values=values, label="gain")
     band, *_ = ax.collections
     edge = band.get_paths()[0].vertices
     mean, line = ax.get_lines()
@@ -36,32 +36,32 @@ def test_a_sweep_and_its_band():
 @pytest.mark.parametrize(("h", "alpha"), [(199, 0.05), (99, 0.1), (118, 0.05)])
 def test_points_above_the_band_are_rejected_and_no_others(h, alpha):
     result = many(60, h=h)
-    ax = plots.sweep(result, np.arange(60), alpha=alpha)
+    ax = plots.sweep(result, values=np.arange(60), alpha=alpha)
     edge = ax.collections[0].get_paths()[0].vertices
-    found = points(ax)
+    drawn_points = points(ax)
     above = [
         i
         for i, statistic in enumerate(result.statistic)
         if statistic > edge[np.isclose(edge[:, 0], i), 1].max()
     ]
-    rejected = found[f"rejected, p ≤ {alpha:g}"]
+    rejected = drawn_points[f"rejected, p ≤ {alpha:g}"]
     assert above == rejected[:, 0].tolist() == np.flatnonzero(result.pvalue <= alpha).tolist()
-    assert len(found["not rejected"]) == 60 - len(rejected)
+    assert len(drawn_points["not rejected"]) == 60 - len(rejected)
 
 
 def test_a_sweep_in_any_order():
     result = many()
     order = np.random.default_rng(0).permutation(20)
     mixed = replace(result, statistic=result.statistic[order], null=result.null[order])
-    ours = plots.sweep(result, np.arange(20)).get_lines()[1].get_xydata()
-    theirs = plots.sweep(mixed, order).get_lines()[1].get_xydata()
+    ours = plots.sweep(result, values=np.arange(20)).get_lines()[1].get_xydata()
+    theirs = plots.sweep(mixed, values=order).get_lines()[1].get_xydata()
     np.testing.assert_array_equal(ours, theirs)
 
 
 def test_statistics_below_zero():
     result = many()
     low = replace(result, statistic=result.statistic - 1, null=result.null - 1)
-    ax = plots.sweep(low, np.arange(20))
+    ax = plots.sweep(low, values=np.arange(20))
     edge = ax.collections[0].get_paths()[0].vertices
     assert edge[:, 1].min() <= low.null.min()
 
@@ -74,14 +74,14 @@ def test_pvalues_and_their_line(o, h):
     np.testing.assert_allclose(line.get_ydata(), 0.1 * np.arange(1, o + 1) / o)
     np.testing.assert_allclose(ideal.get_ydata(), np.arange(1, o + 1) / o)
     assert least.get_ydata()[0] == 1 / (h + 1)
-    found = points(ax)
+    drawn_points = points(ax)
     count = int((result.fdr <= 0.1).sum())
-    drawn = np.concatenate([found[f"discoveries, {count}"], found["others"]])
+    drawn = np.concatenate([drawn_points[f"discoveries, {count}"], drawn_points["others"]])
     np.testing.assert_allclose(np.sort(drawn[:, 1]), np.sort(result.pvalue))
     # The step-up rule itself: all up to the last on or below the line.
     last = np.flatnonzero(np.sort(result.pvalue) <= 0.1 * np.arange(1, o + 1) / o + 1e-12)
     assert count == (last[-1] + 1 if len(last) else 0)
-    assert found[f"discoveries, {count}"][:, 0].tolist() == list(range(1, count + 1))
+    assert drawn_points[f"discoveries, {count}"][:, 0].tolist() == list(range(1, count + 1))
     low, high = ax.get_ylim()
     assert low < result.pvalue.min() <= result.pvalue.max() < high
 
@@ -103,20 +103,20 @@ def test_nothing_is_discovered():
 
 def test_it_draws_where_it_is_told():
     _, (a, b) = plt.subplots(2)
-    assert plots.sweep(many(), np.arange(20), a) is a
+    assert plots.sweep(many(), a, values=np.arange(20)) is a
     assert plots.pvalues(many(), b) is b
-    assert plots.sweep(many(), np.arange(20)).figure.get_figwidth() == 3.4
+    assert plots.sweep(many(), values=np.arange(20)).figure.get_figwidth() == 3.4
     assert plots.pvalues(many()).figure.get_figwidth() == 3.4
 
 
 def test_bad_input():
     with pytest.raises(ValueError, match=r"values: .* 20 observations; got shape \(3,\)"):
-        plots.sweep(many(), [1, 2, 3])
+        plots.sweep(many(), values=[1, 2, 3])
     with pytest.raises(ValueError, match="values: .* got NaN"):
-        plots.sweep(many(), np.full(20, np.nan))
+        plots.sweep(many(), values=np.full(20, np.nan))
     with pytest.raises(TypeError, match="values: expected numbers"):
-        plots.sweep(many(), ["a"] * 20)
-    for draw in (lambda r, **k: plots.sweep(r, np.arange(20), **k), plots.pvalues):
+        plots.sweep(many(), values=["a"] * 20)
+    for draw in (lambda r, **k: plots.sweep(r, values=np.arange(20), **k), plots.pvalues):
         with pytest.raises(ValueError, match="result: expected many observations; got one"):
             draw(local())
         with pytest.raises(ValueError, match="alpha: expected a number between 0 and 1"):

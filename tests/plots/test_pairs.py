@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.contour import ContourSet
 
 from assay import plots
-from assay.plots.pairs import MASS, TOO_LITTLE, TOO_MUCH
+from assay.plots._pairs import MASS, TOO_LITTLE, TOO_MUCH
 from tests.plots.cases import NAMES, local, many, reference
 
 

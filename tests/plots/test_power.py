@@ -5,8 +5,8 @@ import torch
 
 from assay import Draws, KnownBase, moments, plots, power
 from assay.classifiers.features import Hermite
-from assay.neighbourhoods import Nearest
-from assay.planted import Shift, Wide
+from assay.interpret.errors import Shift, Wide
+from assay.samples.neighbourhoods import Nearest
 
 X_O = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
 
@@ -16,7 +16,7 @@ def result():
     from tests.conftest import Gaussian
 
     test = moments(Gaussian().latents(300), Nearest((0.3,)), KnownBase(39), Hermite(1))
-    return power(test, Draws(X_O), (Shift(), Wide()), n=20)
+    return power(test, Draws(X_O), (Shift(), Wide()), repetitions=20)
 
 
 def test_it_draws_rates_the_curve_and_the_effects(result):

@@ -4,7 +4,7 @@ import pytest
 
 import assay
 from assay import plots
-from tests.test_curves import beta, with_probabilities
+from tests.interpret.test_pp import beta, with_probabilities
 
 
 @pytest.fixture

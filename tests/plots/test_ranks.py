@@ -17,11 +17,11 @@ def heights(collection):
 
 def test_the_histogram_and_its_band(result):
     ax = plots.rank_histogram(result, quantity="theta[1]")
-    found = result.histogram()
-    size = np.diff(found.edges)
+    bins = result.histogram()
+    size = np.diff(bins.edges)
     bars = [bar.get_height() for bar in ax.patches]
-    np.testing.assert_allclose(bars, found.counts[1] / size)
-    np.testing.assert_allclose([bar.get_x() for bar in ax.patches], found.edges[:-1])
+    np.testing.assert_allclose(bars, bins.counts[1] / size)
+    np.testing.assert_allclose([bar.get_x() for bar in ax.patches], bins.edges[:-1])
     (ideal,) = ax.get_lines()
     # What is expected is the same for every rank, and the band holds it.
     np.testing.assert_allclose(ideal.get_ydata(), 300 / 31)

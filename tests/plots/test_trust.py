@@ -4,20 +4,27 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from assay import plots
-from assay.plots.canvas import CURVE, GREEN
-from assay.trust import REJECTED, TRUSTED, UNTESTED
+from assay.interpret.trust import REJECTED, TRUSTED, UNTESTED
+from assay.plots._canvas import CURVE, GREEN
 from tests.plots.cases import trust
 
-KINDS = {"trusted": TRUSTED, "untested": UNTESTED, "rejected": REJECTED}
+KINDS = (TRUSTED, UNTESTED, REJECTED)
+
+
+def at(result, points):
+    """Which observations have the verdict that points are labelled by, of which there are some."""
+    some = np.array([verdict == points.get_label() for verdict in result.verdicts])
+    assert some.any()
+    return some
 
 
 def test_every_verdict_at_its_place():
-    found = trust()
-    ax = plots.trust_map(found)
-    assert [c.get_label() for c in ax.collections] == list(KINDS)
+    result = trust()
+    ax = plots.trust_map(result)
+    assert tuple(c.get_label() for c in ax.collections) == KINDS
     for points in ax.collections:
-        some = found.verdicts == KINDS[points.get_label()]
-        np.testing.assert_allclose(points.get_offsets().data, found.x[some])
+        some = at(result, points)
+        np.testing.assert_allclose(points.get_offsets().data, result.x[some])
     trusted, _, rejected = ax.collections
     np.testing.assert_allclose(trusted.get_facecolors()[0], to_rgba(GREEN))
     np.testing.assert_allclose(rejected.get_facecolors()[0], to_rgba(CURVE))
@@ -27,21 +34,21 @@ def test_every_verdict_at_its_place():
 
 
 def test_pvalues_along_one_coordinate():
-    found = trust()
-    ax = plots.trust_map(found, coordinates=found.x[:, 0])
+    result = trust()
+    ax = plots.trust_map(result, coordinates=result.x[:, 0])
     (line,) = ax.get_lines()
-    assert line.get_ydata()[0] == found.alpha
+    assert line.get_ydata()[0] == result.alpha
     for points in ax.collections:
-        some = found.verdicts == KINDS[points.get_label()]
-        np.testing.assert_allclose(points.get_offsets().data[:, 1], found.pvalue[some])
+        some = at(result, points)
+        np.testing.assert_allclose(points.get_offsets().data[:, 1], result.pvalue[some])
     assert ax.get_ylabel() == "p-value"
 
 
 def test_many_entries_of_x_are_projected():
-    found = trust(d=6)
-    ax = plots.trust_map(found)
+    result = trust(d=6)
+    ax = plots.trust_map(result)
     places = np.concatenate([c.get_offsets().data for c in ax.collections])
-    table = (found.x - found.x.mean(0)) / found.x.std(0)
+    table = (result.x - result.x.mean(0)) / result.x.std(0)
     variance = np.linalg.eigvalsh(table.T @ table / len(table))[::-1]
     np.testing.assert_allclose(places.var(0), variance[:2])
     assert ax.get_xlabel() == "first principal component of x"

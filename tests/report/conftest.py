@@ -15,19 +15,27 @@ PLACES = torch.tensor([[0.5, 0.0, 0.0], [-1.0, 0.5, 0.0], [9.0, 9.0, 9.0]])
 
 
 @pytest.fixture(scope="session")
-def found():
+def check():
     q = Gaussian(width=0.6, m=3)
-    suite = Suite(classifier=assay.MLP(epochs=3), fitted=19, cloud=5, nulls=39)
+    suite = Suite(classifier=assay.MLP(epochs=3), classifier_null=19, context=5, null=39)
     calibration = q.calibration(300, k=8)
     draws = q.draws(PLACES, 300)
     return assay.check(calibration, x_o=draws, suite=suite, names=NAMES, labels=LABELS)
 
 
 @pytest.fixture(scope="session")
-def bare(found):
+def bare(check):
     """The local test and its effects, and nothing else."""
-    parts = ("seen", "trust", "cloud", "classified", "ratio", "health", "pits")
-    return replace(found, **dict.fromkeys((*parts, "sbc", "coverage", "tarp")))
+    parts = (
+        "detectable",
+        "trust",
+        "context",
+        "classifier",
+        "classifier_effects",
+        "health",
+        "pits",
+    )
+    return replace(check, **dict.fromkeys((*parts, "sbc", "coverage", "tarp")))
 
 
 @pytest.fixture(scope="session")
@@ -35,5 +43,11 @@ def scored():
     """One draw of q at each x, so that a classifier decides and nothing else is run."""
     q = Gaussian(width=0.6, m=2)
     draws = q.draws(torch.tensor([0.5, 0.0]), 200)
-    suite = Suite(classifier=None, nulls=39)
+    suite = Suite(classifier=None, null=39)
     return assay.check(q.calibration(300), x_o=draws, suite=suite)
+
+
+def trace(figure, name):
+    """The one trace of a figure that has a name."""
+    (only,) = [t for t in figure.data if t["name"] == name]
+    return only

@@ -17,9 +17,9 @@ LOCAL_SCHEMES = ("file://", "data:", "blob:", "about:", "chrome")
 
 
 @pytest.fixture(scope="module")
-def files(found, bare, scored, tmp_path_factory):
+def files(check, bare, scored, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
-    for name, part in (("whole", found), ("bare", bare), ("scored", scored)):
+    for name, part in (("whole", check), ("bare", bare), ("scored", scored)):
         write(part, folder / f"{name}.html")
     return folder
 
@@ -144,12 +144,12 @@ def move_to(page, x, y):
     return chain
 
 
-def test_hovering_shows_values(opened, found):
+def test_hovering_shows_values(opened, check):
     move_to(opened, *place_of(opened, 2)).perform()
     opened.wait("document.querySelectorAll('#plot-places .hoverlayer .hovertext').length > 0")
     said = opened.run("document.querySelector('#plot-places .hoverlayer').textContent")
     assert LABELS[2] in said
-    assert found.verdicts[2] in said
+    assert check.verdicts[2] in said
     assert "p-value: " in said
     assert "would have seen, shift: " in said
 
@@ -163,14 +163,14 @@ def test_clicking_the_map_chooses(opened):
     assert opened.drawn["pp"] != before["pp"]
 
 
-def test_the_axes_of_the_map_can_be_chosen(opened, found):
+def test_the_axes_of_the_map_can_be_chosen(opened, check):
     from selenium.webdriver.support.ui import Select
 
     Select(opened.find("#axis-x")).select_by_visible_text("x[1]")
     Select(opened.find("#axis-y")).select_by_visible_text("p-value")
     full = "document.getElementById('plot-places')._fullLayout"
     assert opened.run(f"{full}.xaxis.title.text") == "x[1]"
-    assert opened.run(f"{full}.shapes[0].y0") == found.alpha
+    assert opened.run(f"{full}.shapes[0].y0") == check.alpha
 
 
 def test_dark_and_light(opened, screenshots):

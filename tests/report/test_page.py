@@ -48,8 +48,8 @@ class Elements(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def made(found):
-    return page(found)
+def made(check):
+    return page(check)
 
 
 @pytest.fixture(scope="module")
@@ -95,28 +95,36 @@ def test_names_are_text_and_nothing_else(parsed, made):
         assert name in parsed.text
     assert len(parsed.of("script")) == 3
     assert not parsed.of("b")
-    head = made.split("<script")[0]
-    assert "<script>alert" not in head
+    before = made.split('<script type="application/json"')[0]
+    assert "<script" not in before
 
 
-def test_verdicts_are_read_without_scripts(parsed, found):
-    for said in found.statements:
+def test_verdicts_are_read_without_scripts(parsed, check):
+    for said in check.statements:
         assert said in parsed.text
     for i in range(3):
-        assert found.at(i) in parsed.text
-    assert parsed.text.count(found.local.hypothesis) >= 3
+        assert check.at(i) in parsed.text
+    assert parsed.text.count(check.local.hypothesis) >= 3
     assert parsed.of("noscript")
 
 
-def test_numbers_of_effects_are_those_found(parsed, found):
-    bias = found.effects.bias[0]
+def test_every_test_at_an_observation_has_a_row(parsed):
+    for name in (
+        *("(decides)", ", classifier", "PIT curves alone", "independence of PITs alone"),
+        *("truths far out", "lying in the cloud"),
+    ):
+        assert parsed.text.count(name) >= 3, name
+
+
+def test_numbers_of_effects_are_those_found(parsed, check):
+    bias = check.effects.bias[0]
     assert f"{bias.value[0]:.3f}".replace("-", "−") in parsed.text
 
 
-def test_settings_versions_and_call(parsed, found):
-    assert found.settings["call"] in parsed.text
-    assert found.settings["torch"] in parsed.text
-    assert found.local.family.words[1:] in parsed.text
+def test_settings_versions_and_call(parsed, check):
+    assert check.settings["call"] in parsed.text
+    assert check.settings["torch"] in parsed.text
+    assert check.local.adjustment.words[1:] in parsed.text
 
 
 def test_only_known_scripts_may_run(parsed):
@@ -142,9 +150,9 @@ def test_data_cannot_end_its_block(made):
     assert data["start"] == 0
 
 
-def test_data_starts_at_the_first_rejection(found):
-    local = replace(found.local, statistic=np.array([0.0, 1e9, 0.0]))
-    assert data_of(page(replace(found, local=local)))["start"] == 1
+def test_data_starts_at_the_first_rejection(check):
+    local = replace(check.local, statistic=np.array([0.0, 1e9, 0.0]))
+    assert data_of(page(replace(check, local=local)))["start"] == 1
 
 
 def test_missing_parts_say_why(bare, scored):
@@ -155,12 +163,11 @@ def test_missing_parts_say_why(bare, scored):
     assert "not measured" in text
     text = Elements(page(scored)).text
     assert text.count("Not shown: ") == 2
-    assert "x_o" in text
 
 
 def reported(calibration, draws, path, **parts):
     """A report on ten observations and eight parameters, and what it draws."""
-    suite = Suite(classifier=assay.MLP(epochs=1), fitted=9, nulls=39, **parts)
+    suite = Suite(classifier=assay.MLP(epochs=1), classifier_null=9, null=39, **parts)
     assay.check(calibration, x_o=draws, suite=suite).report(path)
     assert path.stat().st_size < 8e6
     text = path.read_text(encoding="utf-8")
@@ -181,40 +188,40 @@ def test_the_size_is_bounded(tmp_path):
 @pytest.mark.slow
 def test_the_size_is_bounded_with_every_part(tmp_path):
     q = Gaussian(m=8)
-    drawn = reported(q.calibration(300, k=10), many(q), tmp_path / "r.html", cloud=60)
+    drawn = reported(q.calibration(300, k=10), many(q), tmp_path / "r.html", context=60)
     assert [len(figures) for figures in drawn] == [7] * 10
 
 
-def test_the_file_appears_whole_or_not_at_all(found, tmp_path, monkeypatch):
+def test_the_file_appears_whole_or_not_at_all(check, tmp_path, monkeypatch):
     path = tmp_path / "r.html"
     path.write_text("before")
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
-        write(found, path)
+        write(check, path)
     assert path.read_text() == "before"
     assert [p.name for p in tmp_path.iterdir()] == ["r.html"]
 
 
-def test_the_file_is_one_like_any_other(found, tmp_path):
-    found.report(tmp_path / "r.html")
+def test_the_file_is_one_like_any_other(check, tmp_path):
+    check.report(tmp_path / "r.html")
     (tmp_path / "plain").touch()
     modes = {stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
     assert len(modes) == 1
 
 
-def test_the_same_findings_make_the_same_file(found):
-    assert page(found) == page(found)
+def test_the_same_findings_make_the_same_file(check):
+    assert page(check) == page(check)
 
 
-def test_a_missing_folder_is_named(found, tmp_path):
+def test_a_missing_folder_is_named(check, tmp_path):
     with pytest.raises(FileNotFoundError, match="path: expected a folder that exists; got .*none"):
-        write(found, tmp_path / "none" / "r.html")
+        write(check, tmp_path / "none" / "r.html")
     with pytest.raises(IsADirectoryError, match="path: expected a file to write"):
-        write(found, tmp_path)
+        write(check, tmp_path)
 
 
-def test_missing_plotly_is_named(found, tmp_path, monkeypatch):
+def test_missing_plotly_is_named(check, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
     with pytest.raises(ImportError, match=r"pip install 'assay\[report\]'"):
-        write(found, tmp_path / "r.html")
+        write(check, tmp_path / "r.html")
     assert not list(tmp_path.iterdir())

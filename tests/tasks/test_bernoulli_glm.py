@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from assay.randomness import stream
+from assay._core import stream
 from assay.tasks import BernoulliGLM, BernoulliGLMRaw
 from assay.tasks.bernoulli_glm import _bound, _design, _Proposal, _Target
 

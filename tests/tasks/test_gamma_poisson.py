@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from assay.randomness import stream
+from assay._core import stream
 from assay.tasks import GammaPoisson
 
 TASK = GammaPoisson()

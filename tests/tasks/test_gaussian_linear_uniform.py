@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from assay.randomness import stream
+from assay._core import stream
 from assay.tasks import GaussianLinearUniform
 
 TASK = GaussianLinearUniform()

@@ -4,7 +4,7 @@ import pytest
 import scipy.stats
 import torch
 
-from assay.randomness import stream
+from assay._core import stream
 from assay.tasks import GaussianMixture
 
 TASK = GaussianMixture()

@@ -11,7 +11,7 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import cross_val_score
 
-from assay.randomness import stream
+from assay._core import stream
 from assay.tasks.jansen_rit import (
     JansenRit,
     Scheme,

@@ -4,7 +4,7 @@ import scipy.stats
 import torch
 
 import assay
-from assay.randomness import stream
+from assay._core import stream
 from assay.tasks import ConjugateGaussian, StateSpace
 
 ALL = [ConjugateGaussian(), ConjugateGaussian(2, 3, nuisance=4, noise=0.5), StateSpace(d=30)]

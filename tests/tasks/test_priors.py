@@ -1,6 +1,6 @@
 import torch
 
-from assay.randomness import stream
+from assay._core import stream
 from assay.tasks.priors import Box, Gaussian
 
 

@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from assay.randomness import stream
+from assay._core import stream
 from assay.tasks import SLCP
 
 

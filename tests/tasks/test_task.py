@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 import torch
 
-from assay.randomness import stream
+from assay._core import stream
 from assay.tasks import BENCHMARK, TASKS, StateSpace, task
 
 SLOW = ["slcp", "bernoulli_glm", "bernoulli_glm_raw"]

@@ -1,4 +1,9 @@
-"""Adapters: the only code that knows foreign libraries, each imported on demand."""
+"""Adapters: the only code that knows foreign libraries, each imported on demand.
+
+A posterior of another library comes in; one that fulfils
+:class:`~assay.samples.posterior.Posterior`, or :class:`~assay.samples.posterior.Flow` where it has
+an inverse, comes out. An adapter imports ``samples`` and its own library.
+"""
 
 from importlib import import_module
 from types import ModuleType

@@ -4,9 +4,7 @@ import torch
 import zuko
 from torch import Tensor
 
-from ..bases import Base, as_base
-
-__all__ = ["ZukoFlow"]
+from ..samples.posterior import Base, as_base
 
 
 class ZukoFlow:

@@ -1,4 +1,9 @@
-"""Classifiers: values with ``fit(copies, seed)``, which returns scores for all copies at once."""
+"""Classifiers: values with ``fit(copies, seed)``, which returns scores for all copies at once.
+
+Copies come in; class-1 probabilities at any theta and x come out, for the data and for every null
+copy. Features of members and x, which closed forms are made of, live here too. Imports ``_core``,
+``samples`` and ``nulls``.
+"""
 
 from .discriminant import LDA, QDA, Bayes
 from .mlp import MLP

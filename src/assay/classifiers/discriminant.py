@@ -15,6 +15,7 @@ and every covariance is shrunk towards the identity of that scale by a small amo
 singular one invertible.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,17 +23,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..copies import Copies
-from ..door import check_number
-from ..nulls import Exchange
-from ..scaling import spread
-
-__all__ = ["LDA", "QDA", "Bayes", "Discriminants", "Ratio"]
+from .._core import check_number
+from ..nulls.copies import Copies
+from ..samples.neighbourhoods import spread
+from .base import Classifier, ClosedForm, Scores
 
 # Numbers in the largest table that is held at a time.
 ROOM = 2**22
 
 Density = Callable[[Tensor], Any]
+# Weights (c,), (c, v) and (c, v, v) of 1, v and v v^T in logits; none of squares in LDA.
+_Weights = tuple[Tensor, Tensor, Tensor | None]
 
 
 class _Class(NamedTuple):
@@ -44,14 +45,38 @@ class _Class(NamedTuple):
 
 
 @dataclass(frozen=True)
-class QDA:
+class Discriminant(ClosedForm):
+    """Normal densities for both classes, all copies at once."""
+
+    # The share s, between 0 and 1; at 0 a singular covariance is refused.
+    shrinkage: float = 1e-6
+
+    def __post_init__(self) -> None:
+        if not 0 <= check_number("shrinkage", self.shrinkage, strict=False) <= 1:
+            raise ValueError(
+                f"shrinkage: expected a number between 0 and 1; got {self.shrinkage}."
+            )
+        object.__setattr__(self, "shrinkage", float(self.shrinkage))
+
+    def fit(self, copies: Copies, seed: int) -> "Discriminants":
+        """Fits all copies; nothing is left to chance."""
+        location, scale = _scale(copies)
+        parts = [self._weights(*_moments(some, location, scale)) for some in _chunks(copies)]
+        constant, linear, quadratic = zip(*parts, strict=True)
+        squares = None if quadratic[0] is None else torch.cat(quadratic)
+        return Discriminants(torch.cat(constant), torch.cat(linear), squares, location, scale)
+
+    @abstractmethod
+    def _weights(self, truths: "_Class", draws: "_Class") -> "_Weights":
+        """Weights of 1, v and v v^T in the logits of some copies."""
+
+
+@dataclass(frozen=True)
+class QDA(Discriminant):
     r"""Quadratic discriminant analysis: a normal density for each class, all copies at once.
 
     Covariances are those of maximum likelihood, and then :math:`(1 - s) \Sigma + s I` on the scale
     of the pool.
-
-    Args:
-        shrinkage: The share s, between 0 and 1; at 0 a singular covariance is refused.
 
     References:
         Hastie, Tibshirani and Friedman 2009, *The Elements of Statistical Learning*, section 4.3.
@@ -61,40 +86,18 @@ class QDA:
         QDA(shrinkage=1e-06)
     """
 
-    shrinkage: float = 1e-6
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shrinkage", _share(self.shrinkage))
-
-    @property
-    def null(self) -> Exchange:
-        """The null it is made for, in either space; copies cost next to nothing."""
-        return Exchange(999)
-
-    def fit(self, copies: Copies, seed: int) -> "Discriminants":
-        """Fits all copies.
-
-        Args:
-            copies: The data and its nulls.
-            seed: Not used: nothing is left to chance.
-        """
-        location, scale = _scale(copies)
-        parts = [_moments(some, location, scale) for some in _chunks(copies)]
-        found = [[_quadratic(one, self.shrinkage) for one in both] for both in parts]
-        logits = [[a - b for a, b in zip(*both, strict=True)] for both in found]
-        quadratic, linear, constant = (torch.cat(each) for each in zip(*logits, strict=True))
-        return Discriminants(constant, linear, quadratic, location, scale)
+    def _weights(self, truths: "_Class", draws: "_Class") -> "_Weights":
+        one, other = (_quadratic(each, self.shrinkage) for each in (truths, draws))
+        quadratic, linear, constant = (a - b for a, b in zip(one, other, strict=True))
+        return constant, linear, quadratic
 
 
 @dataclass(frozen=True)
-class LDA:
+class LDA(Discriminant):
     r"""Linear discriminant analysis: normal densities with one covariance, all copies at once.
 
     The covariance is that of maximum likelihood within classes, over all rows, and then
     :math:`(1 - s) \Sigma + s I` on the scale of the pool.
-
-    Args:
-        shrinkage: The share s, between 0 and 1; at 0 a singular covariance is refused.
 
     References:
         Hastie, Tibshirani and Friedman 2009, *The Elements of Statistical Learning*, section 4.3.
@@ -104,55 +107,28 @@ class LDA:
         LDA(shrinkage=0.1)
     """
 
-    shrinkage: float = 1e-6
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shrinkage", _share(self.shrinkage))
-
-    @property
-    def null(self) -> Exchange:
-        """The null it is made for, in either space; copies cost next to nothing."""
-        return Exchange(999)
-
-    def fit(self, copies: Copies, seed: int) -> "Discriminants":
-        """Fits all copies.
-
-        Args:
-            copies: The data and its nulls.
-            seed: Not used: nothing is left to chance.
-        """
-        location, scale = _scale(copies)
-        parts = [_moments(some, location, scale) for some in _chunks(copies)]
-        found = [_linear(*both, self.shrinkage) for both in parts]
-        linear, constant = (torch.cat(each) for each in zip(*found, strict=True))
-        return Discriminants(constant, linear, None, location, scale)
+    def _weights(self, truths: "_Class", draws: "_Class") -> "_Weights":
+        linear, constant = _linear(truths, draws, self.shrinkage)
+        return constant, linear, None
 
 
 @dataclass(frozen=True, eq=False)
-class Discriminants:
-    """Logits of all copies, polynomials of v = (theta, x) on the scale of the pool.
+class Discriminants(Scores):
+    """Logits of all copies, polynomials of v = (theta, x) on the scale of the pool."""
 
-    Args:
-        constant: Their constants, with shape (H + 1,).
-        linear: Their linear weights, with shape (H + 1, v).
-        quadratic: Their quadratic weights, with shape (H + 1, v, v); None if there are none.
-        location: The mean of v over the pool, with shape (v,).
-        scale: Its standard deviation, with shape (v,).
-    """
-
-    constant: Tensor
-    linear: Tensor
-    quadratic: Tensor | None
-    location: Tensor
-    scale: Tensor
+    constant: Tensor  # (H + 1,)
+    linear: Tensor  # (H + 1, v)
+    quadratic: Tensor | None  # (H + 1, v, v); None if there are no squares
+    location: Tensor  # the mean of v over the pool, (v,)
+    scale: Tensor  # its standard deviation, (v,)
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
         o, s, _ = theta.shape
         rows = (_joined(theta, x).flatten(0, 1).double() - self.location) / self.scale
         step = max(1, ROOM // max(len(self.constant), rows.shape[1] ** 2))
-        found = torch.cat([self._at(part) for part in rows.split(step)])
-        return found.reshape(o, s, -1).mT.to(theta)
+        probabilities = torch.cat([self._at(part) for part in rows.split(step)])
+        return probabilities.reshape(o, s, -1).mT.to(theta)
 
     def _at(self, rows: Tensor) -> Tensor:
         """Class-1 probabilities (b, H + 1) of rows (b, v)."""
@@ -163,13 +139,13 @@ class Discriminants:
 
 
 @dataclass(frozen=True)
-class Bayes:
+class Bayes(Classifier):
     r"""The Bayes classifier :math:`d^*(v) = p(v) / (p(v) + q(v))` from two log-densities.
 
     It trains nothing and is the same for every copy. What does not depend on who plays the truth
     is then the same for data and nulls: a mean over both classes of equal size, such as
-    :func:`~assay.statistics.mse`, can be read off but not tested, and its p-value is 1. Accuracy
-    and AUC can be tested, and no classifier beats this one.
+    :func:`~assay.diagnostics.c2st.mse`, can be read off but not tested, and its p-value is 1.
+    Accuracy and AUC can be tested, and no classifier beats this one.
 
     Args:
         log_p: The log-density of the truth, a function of rows v = (theta, x), with shape
@@ -180,7 +156,7 @@ class Bayes:
         >>> def normal(mean):
         ...     return lambda v: -0.5 * ((v - mean) ** 2).sum(1)
         >>> p, q = torch.randn(2, 1000, 1, generator=torch.Generator().manual_seed(0))
-        >>> result = assay.c2st(p + 1, q - 1, Bayes(normal(1.0), normal(-1.0)), Exchange(99))
+        >>> result = assay.c2st(p + 1, q - 1, Bayes(normal(1.0), normal(-1.0)), 99)
         >>> print(f"{result['accuracy'].statistic:.2f}")  # in theory P(Z < 1) = 0.84
         0.84
     """
@@ -201,16 +177,11 @@ class Bayes:
 
 
 @dataclass(frozen=True, eq=False)
-class Ratio:
-    """The Bayes classifier, the same for all copies.
-
-    Args:
-        bayes: The two densities.
-        copies: The number of copies, H + 1.
-    """
+class Ratio(Scores):
+    """The Bayes classifier, the same for all copies."""
 
     bayes: Bayes
-    copies: int
+    copies: int  # their number, H + 1
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
@@ -228,25 +199,18 @@ class Ratio:
 
 
 def _density(name: str, bayes: Bayes, rows: Tensor) -> Tensor:
-    """Values (b,) of a log-density of whatever origin, in double precision."""
-    found = torch.as_tensor(getattr(bayes, name)(rows)).to(rows.device).double()
-    if found.shape != rows.shape[:1]:
+    """Values (b,) of a log-density of any kind, in double precision."""
+    values = torch.as_tensor(getattr(bayes, name)(rows)).to(rows.device).double()
+    if values.shape != rows.shape[:1]:
         raise ValueError(
             f"{name}: expected a function that maps rows {tuple(rows.shape)} to "
-            f"({len(rows)},); got {tuple(found.shape)}."
+            f"({len(rows)},); got {tuple(values.shape)}."
         )
-    if (found.isnan() | found.isposinf()).any():
+    if (values.isnan() | values.isposinf()).any():
         raise ValueError(
             f"{name}: expected finite numbers or minus infinity; got NaN or infinity."
         )
-    return found
-
-
-def _share(value: float) -> float:
-    share = check_number("shrinkage", value, strict=False)
-    if share > 1:
-        raise ValueError(f"shrinkage: expected a number between 0 and 1; got {value}.")
-    return share
+    return values
 
 
 def _joined(theta: Tensor, x: Tensor) -> Tensor:
@@ -255,7 +219,7 @@ def _joined(theta: Tensor, x: Tensor) -> Tensor:
 
 
 def _scale(copies: Copies) -> tuple[Tensor, Tensor]:
-    """Location and scale (v,) of members and x, which no relabelling changes."""
+    """Location and scale (v,) of members and x, which no exchange of labels changes."""
     location, scale = (part.double() for part in copies.scaling)
     x = copies.x.double()
     # A test of two samples has no x.

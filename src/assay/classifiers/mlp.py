@@ -12,19 +12,15 @@ sets. There is no early stopping: networks are regularised by decoupled weight d
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import AdamW
-from tqdm import tqdm
 
-from ..copies import Copies
-from ..door import check_count, check_number
-from ..randomness import seed_of, stream
-from ..workers import spread_over
-from .scaling import Scaling
-
-__all__ = ["MLP", "Networks"]
+from .._core import check_count, check_number, progress, seed_of, spread_over, stream
+from ..nulls.copies import Copies
+from .base import Classifier, Scaling, Scores
 
 # Bytes that one chunk of copies may keep busy: a share of a processor's cache, or of a GPU.
 CPU_BYTES = 20 * 2**20
@@ -38,7 +34,7 @@ BLOCK = 8
 
 
 @dataclass(frozen=True)
-class MLP:
+class MLP(Classifier):
     r"""Multilayer perceptrons with rectified linear units, all copies in one stack.
 
     Args:
@@ -78,12 +74,7 @@ class MLP:
             object.__setattr__(self, name, value)
 
     def fit(self, copies: Copies, seed: int) -> "Networks":
-        """Trains all copies.
-
-        Args:
-            copies: The data and its nulls.
-            seed: Names the streams of initial weights and batch order.
-        """
+        """Trains all copies; the seed names the streams of initial weights and batch order."""
         scaling = Scaling.fit(copies)
         widths = self._widths(scaling)
         workers = torch.get_num_threads() if copies.x.device.type == "cpu" else 1
@@ -92,10 +83,8 @@ class MLP:
         seeds = [seed_of(stream(seed, "member", j)) for j in range(self.members)]
         jobs = [(chunk, s) for s in seeds for chunk in chunks]
         total = len(copies) * self.members * self.epochs
-        with (
-            tqdm(total=total, desc="training", unit="epoch", disable=None, leave=None) as bar,
-            spread_over(workers) as apply,
-        ):
+        training = progress(desc="training", total=total, unit="epoch")
+        with training as bar, spread_over(workers) as apply:
             trained = list(apply(lambda job: _train(self, job[0], scaling, job[1], bar), jobs))
         weights = torch.cat(trained).reshape(self.members, len(copies), -1)
         if not weights.isfinite().all():
@@ -115,17 +104,11 @@ class MLP:
 
 
 @dataclass(frozen=True, eq=False)
-class Networks:
-    """A trained stack of networks.
+class Networks(Scores):
+    """A trained stack of networks."""
 
-    Args:
-        weights: All weights, with shape (members, H + 1, p).
-        widths: Widths of all layers, input and output included, with their padding.
-        scaling: How inputs are brought to a common scale.
-    """
-
-    weights: Tensor
-    widths: tuple[int, ...]
+    weights: Tensor  # (members, H + 1, p)
+    widths: tuple[int, ...]  # of all layers, input and output included, with their padding
     scaling: Scaling
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
@@ -133,14 +116,6 @@ class Networks:
         x = self.scaling.x(x)[:, None].expand(-1, theta.shape[1], -1)
         inputs = _inputs(self.scaling.theta(theta), x, self.widths[0])
         return torch.stack([self._at(rows[None]) for rows in inputs])
-
-    def hidden(self, theta: Tensor, x: Tensor) -> Tensor:
-        """The last hidden layer (b, r, u) of the data's networks, at theta (b, r, m), x (b, d)."""
-        x = self.scaling.x(x)[:, None].expand(-1, theta.shape[1], -1)
-        inputs = _inputs(self.scaling.theta(theta), x, self.widths[0]).flatten(0, 1)
-        layers = [_hidden(member[:1], self.widths, inputs[None])[0] for member in self.weights]
-        hidden: Tensor = torch.cat(layers, 1).unflatten(0, theta.shape[:2])
-        return hidden
 
     def _at(self, inputs: Tensor) -> Tensor:
         """Probabilities (H + 1, s) at inputs (1, s, m + d), averaged over the members."""
@@ -152,7 +127,7 @@ class Networks:
         return torch.cat(means)
 
 
-def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: tqdm) -> Tensor:
+def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: Any) -> Tensor:
     """Trains one member of a chunk of copies; returns its weights (c, p)."""
     x = scaling.x(copies.x)
     sets = recipe._sets(len(x))
@@ -222,10 +197,8 @@ class _Stack:
     def descend(self, inputs: Tensor, labels: Tensor, weights: Tensor) -> None:
         """Writes the gradient of the loss of one batch.
 
-        Args:
-            inputs: Network inputs, with shape (c, b, in), or (1, b, in) where shared.
-            labels: One for a truth and zero for q, with shape (c, b), or (1, b) where shared.
-            weights: Weights of the rows in the loss, shaped as the labels.
+        It takes inputs (c, b, in), labels (c, b), one for a truth and zero for q, and weights of
+        the rows in the loss (c, b); with 1 in place of c where they are shared.
         """
         inputs = inputs.expand(len(self.hidden[0]), -1, -1)
         logits = self._forward(inputs)
@@ -315,18 +288,11 @@ def _logits(weights: Tensor, widths: tuple[int, ...], inputs: Tensor) -> Tensor:
     """Logits (c, s) of networks with weights (c, p) at inputs (1, s, in)."""
     copies = len(weights)
     weights = weights.expand(max(copies, FEWEST_COPIES), -1)
-    h = _hidden(weights, widths, inputs)
-    last = [tensor.contiguous() for tensor in _tensors(weights, widths)[-2:]]
-    return _output(h, last[0], last[1], torch.empty_like(h))[:copies]
-
-
-def _hidden(weights: Tensor, widths: tuple[int, ...], inputs: Tensor) -> Tensor:
-    """The last hidden layer (c, s, out) of networks with weights (c, p) at inputs (1, s, in)."""
-    layers = _pairs([tensor.contiguous() for tensor in _tensors(weights, widths)[:-2]])
+    *hidden, last = _pairs([tensor.contiguous() for tensor in _tensors(weights, widths)])
     h = inputs.expand(len(weights), -1, -1)
-    for weight, bias in layers:
+    for weight, bias in hidden:
         h = torch.baddbmm(bias, h, weight).relu_()
-    return h
+    return _output(h, *last, torch.empty_like(h))[:copies]
 
 
 def _output(h: Tensor, weight: Tensor, bias: Tensor, scratch: Tensor) -> Tensor:

@@ -10,40 +10,34 @@ at even odds is
 Only :math:`\delta_h` differs between copies, and one eigendecomposition of G serves all penalties
 :math:`\lambda`. What a fit says of x alone is noise, to first order, since :math:`E_q[p / q] = 1`:
 with the mean of :math:`\phi` over draws of q at x_o for :math:`\bar\phi`, the statistic
-:class:`~assay.statistics.mse0` is a quadratic form in :math:`\delta_h` with the covariance of the
-features under :math:`q(\cdot \mid x_o)`. A q far from the truth, whose draws are all alike to the
-classifier, shows only with the mean over all members; both are asked.
+:func:`~assay.diagnostics.local.lc2st.mse0` is a quadratic form in :math:`\delta_h` with the
+covariance of the features under :math:`q(\cdot \mid x_o)`. A q far from the truth, whose draws are
+all alike to the classifier, shows only with the mean over all members; both are asked.
 
 Several banks and penalties are views of the same data; a test asks each and combines them, for
 the nulls as for the data, so that nothing is tuned on real labels alone. The probabilities that
 are shown are those of the view with the least estimated risk, chosen for each copy on its own.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..coordinates import Whitened
-from ..copies import Copies, Feature, Relabelled, Sums
-from ..door import check_kind, check_number
-from ..nulls import Exchange
-from .frames import Conditional, Frame, Pooled, Within
-from .maps import Bank, Joint
-from .scaling import Scaling
-
-__all__ = ["LocalSurfaces", "Ridge", "Surface", "Surfaces"]
+from .._core import check_kind, check_number
+from ..nulls.copies import Copies, Feature, Sums
+from ..nulls.exchange import LabelCopies
+from .base import ClosedForm, Scaling, Scores, Statistics
+from .features import Bank, Conditional, Frame, Joint, Pooled, Whitened, Within
 
 BANDWIDTHS = (0.5, 1.0, 2.0)
 
-# Statistics (o, H + 1) of scores (o, H + 1, s).
-Statistics = Callable[[Tensor], np.ndarray]
-
 
 @dataclass(frozen=True)
-class Ridge:
+class Ridge(ClosedForm):
     """Ridge regression of the labels on banks of features, for all copies in closed form.
 
     Args:
@@ -60,6 +54,7 @@ class Ridge:
 
     features: tuple[Bank, ...] | None = None
     penalties: tuple[float, ...] = (1e-3, 1e-2, 1e-1)
+    several_sizes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.features is not None:
@@ -75,40 +70,22 @@ class Ridge:
         checked = tuple(check_number("penalties", penalty) for penalty in penalties)
         object.__setattr__(self, "penalties", checked)
 
-    @property
-    def null(self) -> Exchange:
-        """The null it is made for, in either space; copies cost next to nothing."""
-        return Exchange(999)
-
     def fit(self, copies: Copies, seed: int) -> "Surfaces":
-        """Fits all copies.
-
-        Args:
-            copies: The data and its nulls.
-            seed: Not used: nothing is left to chance.
-        """
+        """Fits all copies; nothing is left to chance."""
         scaling = Scaling.fit(copies)
         maps = [bank.fit(copies, scaling) for bank in self.features or _default(copies, scaling)]
         sums = copies.sums(maps)
-        found = (_surface(*pair, self.penalties) for pair in zip(maps, sums, strict=True))
-        return Surfaces(tuple(found))
+        surfaces = (_surface(*pair, self.penalties) for pair in zip(maps, sums, strict=True))
+        return Surfaces(tuple(surfaces))
 
-    def refit(
-        self, fitted: "Surfaces", copies: Relabelled, near: Tensor
-    ) -> "Surfaces | LocalSurfaces":
-        """Fits copies that differ from the data near x_o only, from a fit of the data.
-
-        Nothing but the contrasts of the sets near x_o has to be summed again.
-
-        Args:
-            fitted: The data's fit, first of any copies.
-            copies: The data and its nulls.
-            near: The sets near x_o at c sizes, with shape (c, n); copies differ in the last.
-        """
-        features = [surface.feature for surface in fitted.surfaces]
+    def refit(self, data: Scores, copies: Copies, near: Tensor, seed: int) -> Scores:
+        """Fits copies from the data's fit: contrasts near x_o alone are summed again."""
+        assert isinstance(data, Surfaces)
+        assert isinstance(copies, LabelCopies)
+        features = [surface.feature for surface in data.surfaces]
         sums = [copies.subset(rows.nonzero().flatten()).sums(features) for rows in near]
         shares = near.double().mean(1).tolist()
-        whole = fitted.moved(sums[-1], shares[-1])
+        whole = data.moved(sums[-1], shares[-1])
         if len(near) == 1:
             return whole
         pairs = zip(sums, shares, strict=True)
@@ -117,25 +94,15 @@ class Ridge:
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """Fits of one bank for all copies.
-
-    Args:
-        feature: The features.
-        mean: Their mean over all members, with shape (p,).
-        axes: Eigenvectors of their covariance, with shape (p, p).
-        values: Its eigenvalues, with shape (p,).
-        contrasts: Contrasts of the copies along the eigenvectors, with shape (H + 1, p).
-        rows: The number of rows of both classes that were fitted.
-        penalties: The penalties, relative to the mean eigenvalue.
-    """
+    """Fits of one bank for all copies."""
 
     feature: Feature
-    mean: Tensor
-    axes: Tensor
-    values: Tensor
-    contrasts: Tensor
-    rows: int
-    penalties: tuple[float, ...]
+    mean: Tensor  # of the features over all members, (p,)
+    axes: Tensor  # eigenvectors of their covariance, (p, p)
+    values: Tensor  # its eigenvalues, (p,)
+    contrasts: Tensor  # of the copies along the eigenvectors, (H + 1, p)
+    rows: int  # of both classes that were fitted
+    penalties: tuple[float, ...]  # relative to the mean eigenvalue
 
     def along(self, theta: Tensor, x: Tensor) -> Tensor:
         """Features along the eigenvectors, less their mean over members, with shape (o, s, p)."""
@@ -170,26 +137,23 @@ class Surface:
 
 
 @dataclass(frozen=True, eq=False)
-class Surfaces:
-    """Fits of several banks and penalties, each of which is a view of the same data.
-
-    Args:
-        surfaces: The fits of each bank.
-    """
+class Surfaces(Scores):
+    """Fits of several banks and penalties, each of which is a view of the same data."""
 
     surfaces: tuple[Surface, ...]
+    several: ClassVar[bool] = True
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s), for each copy from the view of the least risk."""
         pairs = [(surface, penalty) for surface in self._shown for penalty in surface.penalties]
         best = torch.stack([surface.risks(penalty) for surface, penalty in pairs]).argmin(0)
-        found = theta.new_empty(len(theta), len(best), theta.shape[1])
+        probabilities = theta.new_empty(len(theta), len(best), theta.shape[1])
         for i, (surface, penalty) in enumerate(pairs):
             chosen = (best == i).nonzero().flatten()
             if len(chosen):
                 fits = surface.weights(penalty)[chosen] @ surface.along(theta, x).mT
-                found[:, chosen] = (0.5 + fits).to(found)
-        return found.clamp_(0, 1)
+                probabilities[:, chosen] = (0.5 + fits).to(probabilities)
+        return probabilities.clamp_(0, 1)
 
     @property
     def _shown(self) -> list[Surface]:
@@ -197,10 +161,8 @@ class Surfaces:
 
         Coordinates within a set do not: those of a truth among few draws are never far out.
         """
-        found = [
-            s for s in self.surfaces if not isinstance(getattr(s.feature, "framed", 0), Within)
-        ]
-        return found or list(self.surfaces)
+        comparable = [s for s in self.surfaces if s.feature.comparable]
+        return comparable or list(self.surfaces)
 
     def moved(self, near: list[Sums], share: float) -> "Surfaces":
         """Fits of copies that differ from the data in a share of the sets, with their sums."""
@@ -227,16 +189,12 @@ class Surfaces:
 
 
 @dataclass(frozen=True, eq=False)
-class LocalSurfaces:
-    """Fits of copies that differ from the data near x_o, at several sizes of what is near.
-
-    Args:
-        whole: The fits.
-        without: The same without the sets of each size.
-    """
+class LocalSurfaces(Scores):
+    """Fits of copies that differ from the data near x_o, at several sizes of what is near."""
 
     whole: Surfaces
-    without: tuple[Surfaces, ...]
+    without: tuple[Surfaces, ...]  # the same without the sets of each size
+    several: ClassVar[bool] = True
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s), for each copy from the view of the least risk."""
@@ -260,7 +218,7 @@ def _surface(feature: Feature, sums: Sums, penalties: tuple[float, ...]) -> Surf
             "and x."
         )
     values, axes = torch.linalg.eigh(covariance)
-    # A singular covariance has eigenvalues that are zero but for rounding; the penalty is not.
+    # A singular covariance has eigenvalues that are zero up to rounding; the penalty is not.
     values = values.clamp_min(0)
     if not values.mean() > 0:
         raise ValueError(

@@ -10,19 +10,17 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from torch import Tensor
-from tqdm import tqdm
 
-from ..copies import Copies
-from ..randomness import seed_of, stream
-
-__all__ = ["Estimators", "Sklearn"]
+from .._core import progress, seed_of, stream
+from ..nulls.copies import Copies
+from .base import Classifier, Scores
 
 Job = tuple[BaseEstimator, np.ndarray, np.ndarray]
 IN_FLIGHT = 64
 
 
 @dataclass(frozen=True)
-class Sklearn:
+class Sklearn(Classifier):
     """A scikit-learn classifier or pipeline with ``predict_proba``.
 
     It sees the columns of theta (or latents) and of x side by side, unscaled; put a scaler into a
@@ -63,21 +61,16 @@ class Sklearn:
         estimator = _seeded(self.estimator, seed)
         jobs = ((estimator, *_table(copies, i)) for i in range(len(copies)))
         fits = map(_fit, jobs) if self.executor is None else _spread(self.executor, jobs)
-        bar = tqdm(fits, total=len(copies), desc="training", unit="fit", disable=None, leave=None)
+        bar = progress(fits, "training", total=len(copies), unit="fit")
         return Estimators(tuple(bar), copies.odds)
 
 
 @dataclass(frozen=True, eq=False)
-class Estimators:
-    """Fitted estimators, one for each copy.
-
-    Args:
-        estimators: The estimators.
-        odds: Rows of class 0 for each row of class 1 that they have seen.
-    """
+class Estimators(Scores):
+    """Fitted estimators, one for each copy."""
 
     estimators: tuple[Any, ...]
-    odds: float
+    odds: float  # rows of class 0 for each row of class 1 that they have seen
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
@@ -91,12 +84,9 @@ class Estimators:
 
 def _seeded(estimator: BaseEstimator, seed: int) -> BaseEstimator:
     state = seed_of(stream(seed, "random_state")) % 2**31
-    free = {
-        name: state
-        for name, value in estimator.get_params().items()
-        if name.split("__")[-1] == "random_state" and value is None
-    }
-    return clone(estimator).set_params(**free)
+    free = [name for name, value in estimator.get_params().items() if value is None]
+    states = [name for name in free if name.split("__")[-1] == "random_state"]
+    return clone(estimator).set_params(**dict.fromkeys(states, state))
 
 
 def _spread(executor: Executor, jobs: Iterable[Job]) -> Iterator[BaseEstimator]:

@@ -18,27 +18,101 @@ References: Lopez-Paz and Oquab 2017, *Revisiting Classifier Two-Sample Tests*; 
 Figure 1.
 """
 
-import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 import torch
+from sklearn.model_selection import KFold
 from torch import Tensor
 
+from .._core import Seed, as_null, as_tensors, check_finite, check_kind, mix_seed, seed_of, stream
+from ..classifiers.base import Classifier, as_classifier
 from ..classifiers.mlp import MLP
-from ..copies import Classifier, Relabelled
-from ..door import as_tensors, check_count, check_finite, check_kind
-from ..nulls import Exchange
-from ..randomness import Seed, seed_of, stream
-from ..results import Tested
-from ..samples import Calibration
-from ..statistics import TwoSample, acc0, accuracy, auc, confidence, mse, mse0
-from ..version import versions
+from ..nulls.exchange import Exchange, LabelCopies
+from ..results import Result, versions
+from ..samples.calibration import Calibration
+from .local.lc2st import mse0
 
-__all__ = ["C2STResult", "Evaluation", "Folds", "HeldOut", "c2st"]
+# A function of class probabilities at truths (..., s1) and at draws of q (..., s0), large where
+# they differ; both samples have the same weight, whatever their sizes.
+TwoSample = Callable[[np.ndarray, np.ndarray], np.ndarray]
+DECISIVE = "mse"
+FEWEST_ROWS = 10
+# Probabilities whose statistics are computed at a time.
+ROOM = 2**22
+
+
+def acc0(probabilities: np.ndarray) -> np.ndarray:
+    r"""The one-class accuracy :math:`\frac{1}{s} \sum_i 1\{d_i < \frac{1}{2}\}`; 1/2 counts half.
+
+    Not sufficient: it can be 1/2, or below, for a q that is wrong (Figure 1 of the paper).
+    """
+    d = np.asarray(probabilities, float)
+    return np.asarray(np.mean(0.5 - 0.5 * np.sign(d - 0.5), axis=-1))
+
+
+def accuracy(truths: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    r"""The share of rows that are classified correctly, with the same weight for both classes.
+
+    .. math:: \tfrac{1}{2} P(d > \tfrac{1}{2} \mid \text{class } 1)
+        + \tfrac{1}{2} P(d < \tfrac{1}{2} \mid \text{class } 0)
+
+    For the Bayes classifier it is 1/2 + TV / 2, with the total variation between truth and q. A
+    probability of exactly 1/2 counts half, as if a coin were thrown (Lopez-Paz and Oquab 2017).
+
+    Example:
+        >>> float(accuracy(np.array([0.9, 0.4]), np.array([0.1, 0.2, 0.3, 0.4])))
+        0.75
+    """
+    return np.asarray(0.5 * (acc0(1 - np.asarray(truths, float)) + acc0(draws)))
+
+
+def mse(truths: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    r"""The regression statistic, :math:`(d - \frac{1}{2})^2` on average over both classes.
+
+    .. math:: \frac{1}{2} \Big( \frac{1}{s_1} \sum_i (d(\theta_i) - \tfrac{1}{2})^2
+        + \frac{1}{s_0} \sum_j (d(\theta_{q, j}) - \tfrac{1}{2})^2 \Big) \le \frac{1}{4},
+
+    whose limit is :math:`\frac{1}{2} \int (d - \frac{1}{2})^2 (p + q)`, as in the proof of
+    Theorem 2 of the paper and in its authors' code; the formula in the paper's text is the sum of
+    both means, which is twice as large (Kim, Lee and Lei 2019; Linhart et al. 2023).
+    """
+    return np.asarray(0.5 * (mse0(truths) + mse0(draws)))
+
+
+def auc(truths: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    r"""The area under the ROC curve, :math:`P(d > d_q) + \frac{1}{2} P(d = d_q)`, from ranks.
+
+    It is the statistic of Mann and Whitney, over the product of the sample sizes.
+
+    Example:
+        >>> float(auc(np.array([0.9, 0.4]), np.array([0.1, 0.4])))
+        0.875
+    """
+    above, below = np.sort(truths, -1), np.sort(draws, -1)
+    shape, s0 = above.shape[:-1], below.shape[-1]
+    pairs = zip(*(a.reshape(-1, a.shape[-1]) for a in (above, below)), strict=True)
+    return np.asarray(np.reshape([_rank(a, b) for a, b in pairs], shape) / s0)
+
+
+def confidence(truths: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    r"""The mean of :math:`\max(d, 1 - d)` over both classes.
+
+    For the Bayes classifier it is its accuracy; for others, what they believe theirs to be.
+    """
+    sides = (np.asarray(d, float) for d in (truths, draws))
+    means = [np.mean(np.maximum(d, 1 - d), axis=-1) for d in sides]
+    return np.asarray(0.5 * (means[0] + means[1]))
+
+
+def _rank(values: np.ndarray, among: np.ndarray) -> float:
+    """The mean number of sorted values `among` below one of `values`; equal ones count half."""
+    sides = (np.searchsorted(among, values, side) for side in ("left", "right"))
+    return float(np.mean([side.mean() for side in sides]))
+
 
 STATISTICS: dict[str, TwoSample] = {
     "accuracy": accuracy,
@@ -48,87 +122,39 @@ STATISTICS: dict[str, TwoSample] = {
     "acc0": lambda truths, draws: acc0(draws),
     "mse0": lambda truths, draws: mse0(draws),
 }
-DECISIVE = "mse"
-FEWEST_ROWS = 10
-# Probabilities whose statistics are computed at a time.
-ROOM = 2**22
 
 
-class Evaluation(Protocol):
-    """Which sets a classifier is trained on, and which it is judged on."""
+class Splitter(Protocol):
+    """Which sets a classifier is trained on, and which it is judged on, as in scikit-learn."""
 
-    def parts(self, sets: int) -> list[tuple[Tensor, Tensor]]:
+    def split(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:  # noqa: N803
         """Sets to train on and sets to judge on, in turn; sets come in random order."""
-
-
-@dataclass(frozen=True)
-class Folds:
-    """Cross-validation: every set is held out once.
-
-    Args:
-        n: The number of folds; one classifier is trained for each.
-    """
-
-    n: int = 5
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "n", check_count("n", self.n, least=2))
-
-    def parts(self, sets: int) -> list[tuple[Tensor, Tensor]]:
-        """Sets to train on and sets to judge on, for each fold."""
-        if self.n > sets:
-            raise ValueError(
-                f"evaluation: expected at most as many folds as there are sets; got {self.n} "
-                f"folds for {sets} sets."
-            )
-        folds = torch.arange(sets).tensor_split(self.n)
-        others = (torch.cat([*folds[:i], *folds[i + 1 :]]) for i in range(self.n))
-        return list(zip(others, folds, strict=True))
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """One part is trained on, the other judged on.
-
-    Args:
-        share: The share of sets that is held out.
-    """
-
-    share: float = 0.5
-
-    def __post_init__(self) -> None:
-        number = isinstance(self.share, int | float) and not isinstance(self.share, bool)
-        if not number or not 0 < self.share < 1:
-            raise ValueError(f"share: expected a number between 0 and 1; got {self.share!r}.")
-
-    def parts(self, sets: int) -> list[tuple[Tensor, Tensor]]:
-        """Sets to train on and sets to judge on, once."""
-        held = min(sets - 1, max(1, round(self.share * sets)))
-        return [(torch.arange(sets - held), torch.arange(sets - held, sets))]
 
 
 def c2st(
     p: Any,
     q: Any,
     classifier: Classifier | None = None,
-    null: Exchange | None = None,
-    evaluation: Evaluation | None = None,
+    null: int | Exchange | None = None,
+    evaluation: Splitter | None = None,
     seed: Seed = 0,
 ) -> "C2STResult":
     r"""Tests whether two samples have the same distribution, and how well they are told apart.
 
     Where there are more draws of q than truths, a set consists of one truth and
     :math:`k = \lfloor n_q / n_p \rfloor` draws, and the other way round where there are fewer;
-    rows that are left over are left out at random. The order of rows does not matter, but for
+    rows that are left over are left out at random. The order of rows does not matter, except for
     samples with repeated rows, which must come in random order.
 
     Args:
         p: Draws of the truth, with shape (n_p, m).
         q: Draws of the approximation, with shape (n_q, m).
         classifier: The classifier; an :class:`assay.MLP` by default.
-        null: How often the labels are exchanged; by default what the classifier is made for, or
-            else :class:`assay.Exchange` with 99, since every fold trains all copies.
-        evaluation: :class:`Folds` with 5 by default, or :class:`HeldOut`.
+        null: How often the labels are exchanged: :class:`assay.Exchange` or a number; 999 by
+            default for a classifier in closed form and 99 for others, of which every fold trains
+            all copies.
+        evaluation: A splitter of scikit-learn: ``KFold(5)`` by default, in which every set is
+            held out once, or ``ShuffleSplit(1)``.
         seed: An int or a generator. The same seed gives the same result.
 
     Returns:
@@ -144,34 +170,42 @@ def c2st(
         >>> bool(result.probabilities[tails].mean() > 0.5)  # where q is too narrow
         True
     """
-    classifier = MLP() if classifier is None else classifier
-    check_kind("classifier", classifier, "a classifier such as MLP()", "fit")
-    null = getattr(classifier, "null", Exchange(99)) if null is None else null
-    if not isinstance(null, Exchange):
-        raise TypeError(f"null: expected Exchange(n), which is exact here; got {null!r}.")
-    evaluation = Folds() if evaluation is None else evaluation
-    check_kind("evaluation", evaluation, "an evaluation such as Folds(5)", "parts")
+    classifier = as_classifier(classifier, MLP())
+    exchange = cast(Exchange, as_null(null, classifier.null or Exchange(99), Exchange))
+    evaluation = KFold(5) if evaluation is None else evaluation
+    check_kind("evaluation", evaluation, "a splitter such as KFold(5)", "split")
     truths, draws = _checked(p, q)
     seed = seed_of(seed)
-    copies = _sets(truths, draws, null, _mixed(truths, draws, seed))
+    copies = _sets(truths, draws, exchange, _mixed(truths, draws, seed))
     settings = {
         "test": "C2ST",
         **_sizes(truths, draws, copies),
         "classifier": repr(classifier),
-        "null": repr(null),
+        "null": repr(exchange),
         "evaluation": repr(evaluation),
         "decisive": DECISIVE,
         "device": str(truths.device),
         "seed": seed,
         **versions(),
     }
-    parts = evaluation.parts(len(copies.x))
+    parts = _parts(evaluation, len(copies.x))
     judged = [_judged(copies, classifier, part, seed) for part in parts]
     held = torch.cat([held for _, held in parts])
     return _result(copies, held, torch.cat(judged, 1), settings)
 
 
-def _sizes(truths: Tensor, draws: Tensor, copies: Relabelled) -> dict[str, int]:
+def _parts(evaluation: Splitter, sets: int) -> list[tuple[Tensor, Tensor]]:
+    """Sets to train on and sets to judge on, in turn."""
+    try:
+        parts = list(evaluation.split(np.empty((sets, 0))))
+    except ValueError as error:
+        raise ValueError(
+            f"evaluation: expected one that splits {sets} sets; got {evaluation!r}: {error}"
+        ) from error
+    return [(torch.from_numpy(train), torch.from_numpy(held)) for train, held in parts]
+
+
+def _sizes(truths: Tensor, draws: Tensor, copies: LabelCopies) -> dict[str, int]:
     """How many rows were given, and how many of them are used."""
     sets = len(copies.x)
     return {
@@ -181,7 +215,7 @@ def _sizes(truths: Tensor, draws: Tensor, copies: Relabelled) -> dict[str, int]:
 
 
 def _result(
-    copies: Relabelled, held: Tensor, probabilities: Tensor, settings: dict[str, Any]
+    copies: LabelCopies, held: Tensor, probabilities: Tensor, settings: dict[str, Any]
 ) -> "C2STResult":
     """The result of probabilities (H + 1, e, r) at held-out sets (e,)."""
     labels = copies.labels.cpu()[:, held].numpy()
@@ -198,22 +232,22 @@ def _result(
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class C2STResult(Tested):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class C2STResult(Result):
     r"""What a two-sample test found, on held-out rows; ``result["auc"]`` is one statistic alone.
 
     The j = 6 statistics, large if q is wrong, with d the probability of class 1 (the truth):
 
     * ``accuracy``: how often truths and draws are told apart, both classes alike
-      (:func:`~assay.statistics.accuracy`). It forgets how far d is from 1/2, and is less powerful
-      than ``mse`` under cross-validation: with QDA, 2000 rows of N(0, I) and 2000 of N(0, 0.9 I)
-      it rejected in 45 of 100 runs, ``mse`` in 74. Where many more rows are held out than trained
-      on it is the other way round (99 and 73 with 2000 to train on and 10 000 held out).
+      (:func:`~assay.diagnostics.c2st.accuracy`). It forgets how far d is from 1/2, and is less
+      powerful than ``mse`` under cross-validation: with QDA, 2000 rows of N(0, I) and 2000 of N(0,
+      0.9 I) it rejected in 45 of 100 runs, ``mse`` in 74. Where many more rows are held out than
+      trained on it is the other way round (99 and 73 with 2000 to train on and 10 000 held out).
     * ``mse``: :math:`(d - \frac{1}{2})^2` on average over both classes alike, at most 1/4
-      (:func:`~assay.statistics.mse`). With as many truths as draws it depends on the training
-      labels alone, and a classifier must have learned from them to be tested by it.
+      (:func:`~assay.diagnostics.c2st.mse`). With as many truths as draws it depends on the
+      training labels alone, and a classifier must have learned from them to be tested by it.
     * ``auc``: how often d is larger at a truth than at a draw of q
-      (:func:`~assay.statistics.auc`).
+      (:func:`~assay.diagnostics.c2st.auc`).
     * ``confidence``: :math:`\max(d, 1 - d)` on average over both classes alike.
     * ``acc0``: the accuracy at draws of q alone. It is no valid summary: it can be 1/2 or less
       however wrong q is, and is here to show that (Figure 1 of the paper).
@@ -222,44 +256,26 @@ class C2STResult(Tested):
     In a null copy the draws of q are those that play q there.
 
     Args:
-        statistic: The statistics, with shape (j,); () for one alone.
-        null: Their values for the null copies, with shape (j, H); (H,) for one alone.
         probabilities: P(class 1 = truth) of the held-out rows, with shape (e,).
         truth: Whether a held-out row is a truth, with shape (e,).
         theta: The held-out rows, with shape (e, m).
         names: The names of the statistics.
-        hypothesis: What a small p-value speaks against.
-        settings: The settings and versions that made it.
     """
 
-    statistic: np.ndarray
-    null: np.ndarray
     probabilities: np.ndarray
     truth: np.ndarray
     theta: np.ndarray
     names: tuple[str, ...]
-    hypothesis: str
-    settings: Mapping[str, Any]
+    heading: ClassVar[str] = "C2ST"
 
-    def __getitem__(self, name: str) -> "C2STResult":
-        """The result for one statistic alone."""
-        if name not in self.names:
-            raise KeyError(f"{name!r}: expected one of {', '.join(self.names)}.")
-        i = self.names.index(name)
-        null = np.atleast_2d(self.null)[i]
-        return replace(self, statistic=np.atleast_1d(self.statistic)[i], null=null, names=(name,))
+    def _row(self, i: int) -> "C2STResult":
+        statistic, null = np.atleast_1d(self.statistic)[i], np.atleast_2d(self.null)[i]
+        return replace(self, statistic=statistic, null=null, names=(self.names[i],))
 
     @property
-    def labels(self) -> tuple[str, tuple[str, ...]]:
-        """What the rows of the table are, and their names."""
-        return "C2ST", self.names
-
-    @property
-    def table(self) -> list[dict[str, float]]:
-        """One row for each statistic: its value, 95 % quantile of the null, p-value, error."""
-        columns = {name: np.atleast_1d(values) for name, values in self._columns.items()}
-        rows = zip(*columns.values(), strict=True)
-        return [dict(zip(columns, map(float, row), strict=True)) for row in rows]
+    def labels(self) -> tuple[str, ...]:
+        """The names of the statistics."""
+        return self.names
 
     @property
     def sentence(self) -> str:
@@ -270,8 +286,8 @@ class C2STResult(Tested):
         given = self.settings
         return (
             f"A classifier tells q from the truth in {100 * right:.0f} % of cases (50 % if they "
-            f"were the same); a value of {name} as large would then be seen with probability "
-            f"{one.pvalue:.3g} ± {one.pvalue_error:.2g} ({given['used_p']} truths, "
+            f"were the same); a value of {name} at least as large would then occur with "
+            f"probability {one.pvalue:.3g} ± {one.pvalue_error:.2g} ({given['used_p']} truths, "
             f"{given['used_q']} draws of q, {self.null.shape[-1]} nulls)."
         )
 
@@ -295,7 +311,7 @@ def _checked(p: Any, q: Any) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"q: expected {truths.shape[1]} column(s), as p has; got {draws.shape[1]}."
         )
-    _check_apart(*(_table(array) for array in (truths, draws)))
+    _check_apart(truths.cpu().numpy(), draws.cpu().numpy())
     return truths, draws
 
 
@@ -315,13 +331,9 @@ def _check_apart(truths: np.ndarray, draws: np.ndarray) -> None:
         )
 
 
-def _table(array: Tensor) -> np.ndarray:
-    return array.cpu().numpy()
-
-
 def _sorted(array: Tensor) -> Tensor:
     """The same rows in an order that does not depend on the one given."""
-    order = np.lexsort(_table(array).T[::-1])
+    order = np.lexsort(array.cpu().numpy().T[::-1])
     return array[torch.from_numpy(order).to(array.device)]
 
 
@@ -332,14 +344,13 @@ def _mixed(truths: Tensor, draws: Tensor, seed: int) -> int:
     not depend on units; those of a single column say nothing, but which of its neighbouring gaps
     is the larger does.
     """
-    pool = _table(_sorted(torch.cat([truths, draws])))
+    pool = _sorted(torch.cat([truths, draws])).cpu().numpy()
     ranks = np.stack([np.unique(column, return_inverse=True)[1] for column in pool.T])
     content = ranks.tobytes() if len(ranks) > 1 else (np.diff(pool[:, 0], 2) > 0).tobytes()
-    digest = hashlib.blake2b(content, digest_size=8).digest()
-    return (seed ^ int.from_bytes(digest, "big")) % 2**62
+    return mix_seed(seed, content)
 
 
-def _sets(truths: Tensor, draws: Tensor, null: Exchange, seed: int) -> Relabelled:
+def _sets(truths: Tensor, draws: Tensor, null: Exchange, seed: int) -> LabelCopies:
     """Random sets of one row of the rarer class and k of the other, and their null copies."""
     p, q = (_shuffled(a, seed, name) for name, a in (("p", truths), ("q", draws)))
     alone, others = (p, q) if len(p) <= len(q) else (q, p)
@@ -350,12 +361,12 @@ def _sets(truths: Tensor, draws: Tensor, null: Exchange, seed: int) -> Relabelle
     copies = replace(copies, x=alone.new_empty(n, 0))
     if alone is p:
         return copies
-    relabel = copies.relabel
-    return replace(copies, relabel=lambda h, j: ~relabel(h, j), truths=k)
+    label_block = copies.label_block
+    return replace(copies, label_block=lambda h, j: ~label_block(h, j), truths=k)
 
 
 def _shuffled(array: Tensor, seed: int, name: str) -> Tensor:
-    """Rows in random order; whatever order they come in, unless rows repeat.
+    """Rows in random order, whatever order they come in, unless rows repeat.
 
     Repeated rows tell one data set from another so little that chance must come from their order.
     """
@@ -366,35 +377,35 @@ def _shuffled(array: Tensor, seed: int, name: str) -> Tensor:
 
 
 def _judged(
-    copies: Relabelled, classifier: Classifier, part: tuple[Tensor, Tensor], seed: int
+    copies: LabelCopies, classifier: Classifier, part: tuple[Tensor, Tensor], seed: int
 ) -> Tensor:
     """Class-1 probabilities (H + 1, b, r) of b held-out sets, by classifiers fitted to others."""
     train, held = (rows.to(copies.x.device) for rows in part)
     scores = classifier.fit(copies.subset(train), seed)
     rows = copies.members[held].flatten(0, 1)
-    found = scores(rows[None], copies.x[:1])
+    probabilities = scores(rows[None], copies.x[:1])
     expected = 1, len(copies), len(rows)
-    if found.shape != expected:
+    if probabilities.shape != expected:
         raise ValueError(
             f"classifier: expected scores that give probabilities with shape {expected}; got "
-            f"{tuple(found.shape)}."
+            f"{tuple(probabilities.shape)}."
         )
-    if not ((found >= 0) & (found <= 1)).all():
+    if not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise ValueError(
             "classifier: expected probabilities between 0 and 1; got "
-            f"{float(found.min())} to {float(found.max())}."
+            f"{float(probabilities.min())} to {float(probabilities.max())}."
         )
-    return found[0].cpu().reshape(len(copies), len(held), copies.size)
+    return probabilities[0].cpu().reshape(len(copies), len(held), copies.size)
 
 
 def _statistics(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Statistics (j, H + 1) of probabilities and labels (H + 1, b, r), some copies at a time."""
     copies = len(labels)
     pieces = math.ceil(probabilities.size / ROOM)
-    found = []
+    parts = []
     for some in np.array_split(np.arange(copies), min(copies, pieces)):
         d, truth = probabilities[some], labels[some]
         # All sets of all copies have the same number of truths.
         sides = d[truth].reshape(len(some), -1), d[~truth].reshape(len(some), -1)
-        found.append(np.stack([statistic(*sides) for statistic in STATISTICS.values()]))
-    return np.concatenate(found, 1)
+        parts.append(np.stack([statistic(*sides) for statistic in STATISTICS.values()]))
+    return np.concatenate(parts, 1)

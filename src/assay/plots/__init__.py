@@ -1,35 +1,42 @@
-"""Pictures of results: a result goes in, ``Axes`` come out; nothing is trained or sampled here."""
+"""Pictures of results: a result goes in, ``Axes`` come out; nothing is trained or sampled here.
 
-from .c2st import null_histogram as null_histogram
-from .coverage import coverage as coverage
-from .effects import effects as effects
-from .health import reliability as reliability
-from .health import roc as roc
-from .levels import levels as levels
-from .observations import pvalues as pvalues
-from .observations import sweep as sweep
-from .pairs import pairs as pairs
-from .power import power as power
-from .pp import pp as pp
-from .ranks import rank_difference as rank_difference
-from .ranks import rank_ecdf as rank_ecdf
-from .ranks import rank_histogram as rank_histogram
-from .trust import trust_map as trust_map
+Every function takes the result that it draws, then the axes to draw in, ``ax``, then what may
+differ. New axes of one column's width are made if ``ax`` is None. ``alpha`` is the level whose
+threshold is drawn, or one minus the coverage of bands and intervals, for each curve.
 
-__all__ = [
-    "coverage",
-    "effects",
-    "levels",
-    "null_histogram",
-    "pairs",
-    "power",
-    "pp",
-    "pvalues",
-    "rank_difference",
-    "rank_ecdf",
-    "rank_histogram",
-    "reliability",
-    "roc",
-    "sweep",
-    "trust_map",
-]
+Names are imported when they are first asked for, so that matplotlib is needed by pictures alone.
+Imports ``_core``, ``results`` and ``interpret``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["coverage", "rank_difference", "rank_ecdf", "rank_histogram"]
+__all__ += ["effects", "power", "reliability", "roc", "trust_map"]
+__all__ += ["levels", "null_histogram", "pp", "pvalues", "sweep", "pairs"]
+
+_MODULES = {
+    "_average": ("coverage", "rank_difference", "rank_ecdf", "rank_histogram"),
+    "_interpret": ("effects", "power", "reliability", "roc", "trust_map"),
+    "_local": ("levels", "null_histogram", "pp", "pvalues", "sweep"),
+    "_pairs": ("pairs",),
+}
+_NAMES = {name: module for module, names in _MODULES.items() for name in names}
+
+if TYPE_CHECKING:
+    from ._average import coverage, rank_difference, rank_ecdf, rank_histogram
+    from ._interpret import effects, power, reliability, roc, trust_map
+    from ._local import levels, null_histogram, pp, pvalues, sweep
+    from ._pairs import pairs
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

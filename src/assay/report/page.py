@@ -4,37 +4,35 @@ A content security policy allows the two scripts that are in the file, by their 
 else: whatever names may contain, no other script can run, and no address is ever asked.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import json
 import os
-from importlib import import_module, resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..findings import Findings
-from ..version import __version__
-from ..whole import whole
-from .markup import Markup, filled, joined, tag
-from .observed import Observed
-from .overall import overall
-from .places import Places
-from .sections import TITLES_OF_SECTIONS, sections
+from .. import __version__
+from ..io import atomic_write
+from .at_observation import ObservationFigures
+from .average import average_figures
+from .environment import environment, read, required
+from .map import Map
+from .sections import sections
+from .traces import Figure
 
-__all__ = ["page", "write"]
+if TYPE_CHECKING:
+    from ..interpret.verdict import Verdict
 
 # What could end a block of data within a page, or a line within a script.
 ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
 
 
-def write(found: Findings, path: str | os.PathLike[str]) -> None:
-    """Writes the report as one HTML file that works without a network.
+def write(check: Verdict, path: str | os.PathLike[str]) -> None:
+    """Writes the report of a check as one HTML file that works without a network.
 
-    The file appears whole or not at all.
-
-    Args:
-        found: What was found, such as what :func:`assay.check` returns.
-        path: The file to write; the usual ending is ``.html``.
+    The file appears whole or not at all. The usual ending of its path is ``.html``.
     """
     target = Path(path)
     if not target.parent.is_dir():
@@ -46,60 +44,33 @@ def write(found: Findings, path: str | os.PathLike[str]) -> None:
             f"path: expected a file to write; got the folder {target}. Add a name, such as "
             "report.html."
         )
-    content = page(found).encode()
-    with whole(target) as file:
+    content = page(check).encode()
+    with atomic_write(target) as file:
         file.write(content)
 
 
-def page(found: Findings) -> str:
-    """The report as HTML.
-
-    Args:
-        found: What was found.
-    """
-    observed = Observed(found)
-    scripts = {"plotly": _plotly(), "script": _read("script.js")}
-    parts = {
-        "policy": _policy(list(scripts.values())),
-        "style": _read("style.css"),
-        "navigation": _navigation(),
-        "main": _main(found, observed),
-        "data": _json(_data(found, observed)),
-        "version": __version__,
-        **scripts,
-    }
-    return filled(_read("page.html"), parts)
+def page(check: Verdict) -> str:
+    """The report of a check as HTML."""
+    figures = ObservationFigures(check)
+    scripts = {"plotly": _plotly(), "script": read("script.js")}
+    policy, data = _policy(list(scripts.values())), _json(_data(check, figures))
+    values = {"version": __version__, "policy": policy, "data": data, **scripts}
+    return environment().get_template("page.html").render(**values, **sections(check, figures))
 
 
-def _navigation() -> Markup:
-    titles = TITLES_OF_SECTIONS.items()
-    return tag("ul", *(tag("li", tag("a", title, href=f"#{name}")) for name, title in titles))
-
-
-def _main(found: Findings, observed: Observed) -> Markup:
-    made = sections(found, observed)
-    return joined(
-        tag(
-            "section",
-            tag("h2", title, id=f"heading-{name}"),
-            made[name],
-            id=name,
-            aria_labelledby=f"heading-{name}",
-        )
-        for name, title in TITLES_OF_SECTIONS.items()
-    )
-
-
-def _data(found: Findings, observed: Observed) -> dict[str, Any]:
+def _data(check: Verdict, figures: ObservationFigures) -> dict[str, Any]:
     """What scripts draw."""
-    rejected = [i for i, wrong in enumerate(found.rejected) if wrong]
-    each = [observed.figures(i) for i in range(len(found.labels))]
+    rejected = [i for i, wrong in enumerate(check.rejected) if wrong]
     return {
         "start": rejected[0] if rejected else 0,
-        "places": Places(found).plain,
-        "overall": {name: figure.plain for name, figure in overall(found).items()},
-        "observations": [{k: f.plain for k, f in figures.items()} for figures in each],
+        "places": Map(check).plain,
+        "overall": _plain(average_figures(check)),
+        "observations": [_plain(figures.at(i)) for i in range(len(check.labels))],
     }
+
+
+def _plain(figures: dict[str, Figure]) -> dict[str, Any]:
+    return {name: figure.plain for name, figure in figures.items()}
 
 
 def _json(value: Any) -> str:
@@ -120,21 +91,9 @@ def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _read(name: str) -> str:
-    """A file of this package, with the line ends that a browser makes of them."""
-    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-    return text.replace("\r\n", "\n")
-
-
 def _plotly() -> str:
     """The code that draws figures."""
-    try:
-        offline = import_module("plotly.offline")
-    except ImportError as error:
-        raise ImportError(
-            "report: expected the package plotly, whose drawing code is put into the file; got "
-            "none. Install it by pip install 'assay[report]'."
-        ) from error
-    code: str = offline.get_plotlyjs()
+    what = "whose drawing code is put into the file"
+    code: str = required("plotly.offline", what).get_plotlyjs()
     # Nothing in a script may look like its end.
     return code.replace("\r\n", "\n").replace("</script", "<\\/script")

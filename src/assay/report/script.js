@@ -30,10 +30,10 @@
   // Numbers that several traces share are written once, and named by their place.
   const expanded = (trace, columns) => {
     const at = (value) => (Number.isInteger(value) ? columns[value] : value);
-    const found = { ...trace };
-    for (const key of ["x", "y"]) if (key in found) found[key] = at(found[key]);
-    if (found.marker) found.marker = { ...found.marker, color: at(found.marker.color) };
-    return found;
+    const full = { ...trace };
+    for (const key of ["x", "y"]) if (key in full) full[key] = at(full[key]);
+    if (full.marker) full.marker = { ...full.marker, color: at(full.marker.color) };
+    return full;
   };
 
   const axisOf = (given) => ({
@@ -146,7 +146,7 @@
     const taken = places.labels.map((_, row) => [at[0][row] - 9, at[1][row] - 9, 18, 18, row]);
     const free = (box, row) => taken.every(([x, y, w, h, of]) => of === row
       || box[0] > x + w || x > box[0] + box[2] || box[1] > y + h || y > box[1] + box[3]);
-    const found = {};
+    const clear = {};
     const order = places.labels.map((_, row) => row).sort((a, b) => (b === current) - (a === current));
     for (const row of order) {
       const [w, h] = [7 * places.labels[row].replace(/&\w+;/g, "x").length, 16];
@@ -154,12 +154,12 @@
         const shift = side.startsWith("middle") ? [Math.sign(dx) * 8, 0] : [0, Math.sign(dy) * 8];
         const box = [at[0][row] + dx * w + shift[0], at[1][row] + dy * h + shift[1], w, h];
         if (!free(box, row)) continue;
-        found[row] = side;
+        clear[row] = side;
         taken.push([...box, -1]);
         break;
       }
     }
-    return found;
+    return clear;
   };
   const placesFigure = () => {
     const [i, j] = [Number(across.value), Number(upwards.value)];

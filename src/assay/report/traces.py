@@ -6,33 +6,21 @@ A figure is drawn by nothing but its numbers. Colours are named by what they sta
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .words import literal, rounded
-
-__all__ = [
-    "COLOURS",
-    "HEIGHT",
-    "Figure",
-    "axis",
-    "band",
-    "farthest",
-    "level",
-    "line",
-    "named",
-    "points",
-    "upright",
-]
+from ..plots._shapes import farthest
+from .words import literal, rounded, share
 
 # Six curves by colour, and twice as many by line style as well.
 COLOURS = ("@curve", "@blue", "@green", "@pink", "@sky", "@amber")
 DASHES = ("solid", "dash")
-MOST_CURVES = 12
 # The height of a figure, in pixels.
 HEIGHT = 300
+# How what is right is drawn.
+DASHED: dict[str, Any] = {"color": "@ink", "width": 1, "dash": "dash"}
 
 Trace = dict[str, Any]
 
@@ -41,23 +29,26 @@ Trace = dict[str, Any]
 class Figure:
     """A figure, its words for those who do not see it, and numbers that its traces share.
 
-    Args:
-        data: Traces; where x or y is a whole number, it is that of a column.
-        layout: Axes, height and shapes.
-        words: What it shows, in words and numbers.
-        columns: Numbers that several traces draw.
+    These are its columns; where x or y of a trace is a whole number, it is that of a column. The
+    layout holds axes, height and shapes.
     """
 
     data: tuple[Trace, ...]
     layout: dict[str, Any]
     words: str
-    columns: tuple[list[float | None], ...] = field(default=())
+    columns: tuple[list[float | None], ...] = ()
 
     @property
     def plain(self) -> dict[str, Any]:
         """The figure as JSON can hold it."""
         parts = {"data": list(self.data), "layout": self.layout, "words": self.words}
         return parts | ({"columns": list(self.columns)} if self.columns else {})
+
+
+def layout(x: dict[str, Any], y: dict[str, Any], *shapes: Trace, **more: Any) -> dict[str, Any]:
+    """Two axes and the lines across them, in the height of most figures."""
+    lines = {"shapes": list(shapes)} if shapes else {}
+    return {"xaxis": x, "yaxis": y, **lines, "height": HEIGHT, **more}
 
 
 def axis(title: str, span: Sequence[float] | None = None, **more: Any) -> dict[str, Any]:
@@ -79,50 +70,43 @@ def line(x: np.ndarray, y: np.ndarray, name: str, **style: Any) -> Trace:
     }
 
 
+def ideal(x: Sequence[float], y: Sequence[float], name: str = "if q = p") -> Trace:
+    """The curve that would be there if all were right."""
+    return line(np.array(x), np.array(y), name) | {"line": DASHED}
+
+
 def named(
-    x: np.ndarray, lines: np.ndarray, names: Sequence[str], ideal: np.ndarray
+    x: np.ndarray, lines: np.ndarray, names: Sequence[str], right: np.ndarray
 ) -> list[Trace]:
-    """Curves (j, g), each with a colour; of many, those farthest from the ideal (g,)."""
-    chosen = farthest(lines, ideal)
-    others = [j for j in range(len(lines)) if j not in chosen]
-    grey = [
-        line(x, lines[j], literal(names[j]), color="@band", width=0.8) | {"showlegend": False}
-        for j in others
-    ]
-    return grey + [
-        line(
-            x,
-            lines[j],
-            literal(names[j]),
-            color=COLOURS[i % len(COLOURS)],
-            dash=DASHES[i // len(COLOURS) % len(DASHES)],
-            width=2,
-        )
-        for i, j in enumerate(chosen)
-    ]
+    """Curves (j, g), each with a colour; of many, those farthest from what is right (g,)."""
+    chosen = farthest(lines, right)
+    grey = {"color": "@band", "width": 0.8}
+    rest = (j for j in range(len(lines)) if j not in chosen)
+    others = [line(x, lines[j], literal(names[j]), **grey) | {"showlegend": False} for j in rest]
+    styles = [{"color": colour, "dash": dash} for dash in DASHES for colour in COLOURS]
+    pairs = zip(chosen, styles, strict=False)
+    return others + [line(x, lines[j], literal(names[j]), **one, width=2) for j, one in pairs]
 
 
-def farthest(lines: np.ndarray, ideal: np.ndarray, most: int = MOST_CURVES) -> list[int]:
-    """The curves (j, g) that lie farthest from the ideal (g,), at most so many, in order."""
-    far = np.abs(lines - ideal).max(1)
-    return sorted(int(j) for j in np.argsort(-far, kind="stable")[:most])
-
-
-def band(
-    x: np.ndarray, lower: np.ndarray, upper: np.ndarray, name: str, colour: str, **more: Any
+def null_band(
+    x: np.ndarray,
+    ends: tuple[np.ndarray, np.ndarray],
+    alpha: float,
+    held: str = "whole curve",
+    colour: str = "@envelope",
 ) -> Trace:
-    """The area between two curves."""
+    """The area between two curves (g,), which holds something of a curve if q is right."""
+    lower, upper = ends
     return {
         "type": "scatter",
         "mode": "lines",
         "x": rounded(np.concatenate([x, x[::-1]])),
         "y": rounded(np.concatenate([upper, lower[::-1]])),
-        "name": name,
+        "name": f"{share(1 - alpha)} null, {held}",
         "fill": "toself",
         "fillcolor": colour,
         "line": {"width": 0},
         "hoverinfo": "skip",
-        **more,
     }
 
 
@@ -131,13 +115,13 @@ def points(x: np.ndarray, y: np.ndarray, name: str, **marker: Any) -> Trace:
     return line(x, y, name) | {"mode": "markers", "marker": marker, "line": {}}
 
 
-def level(y: float, colour: str = "@ink", dash: str = "dash") -> dict[str, Any]:
-    """A line across the whole figure."""
+def level(y: float, **style: Any) -> Trace:
+    """A line across the whole figure, thin and dashed if no style is given."""
     ends = {"x0": 0, "x1": 1, "xref": "paper", "y0": y, "y1": y}
-    return {"type": "line", **ends, "line": {"color": colour, "width": 1, "dash": dash}}
+    return {"type": "line", **ends, "line": style or DASHED}
 
 
-def upright(x: float, colour: str = "@ink", dash: str = "dash") -> dict[str, Any]:
-    """A line from the foot of a figure to its head."""
+def upright(x: float, **style: Any) -> Trace:
+    """A line from the foot of a figure to its head, thin and dashed if no style is given."""
     ends = {"x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper"}
-    return {"type": "line", **ends, "line": {"color": colour, "width": 1, "dash": dash}}
+    return {"type": "line", **ends, "line": style or DASHED}

@@ -2,16 +2,15 @@
 
 import math
 import re
+from collections.abc import Iterable
 from html import escape
 
 import numpy as np
 
-from ..results import _number
+from ..results import number as three_digits
 
-__all__ = ["between", "clipped", "literal", "number", "probability", "rounded", "share"]
-
-# Letters of a name that fit beside a figure.
-LETTERS = 16
+# Letters of a name that fit beside a figure, and things of a kind that words tell, at most.
+LETTERS, MOST = 16, 12
 
 
 def probability(p: float) -> str:
@@ -37,7 +36,7 @@ def number(value: float) -> str:
         return "none"
     if math.isnan(value):
         return "–"
-    shown = f"{value:.3f}" if abs(value) < 10 else _number(value)
+    shown = f"{value:.3f}" if abs(value) < 10 else three_digits(value)
     return shown.replace("-0.000", "0.000").replace("-", "\u2212")
 
 
@@ -59,6 +58,27 @@ def share(value: float) -> str:
         '90 %'
     """
     return f"{100 * value:.3g} %"
+
+
+def listed(parts: Iterable[str], most: int = MOST) -> str:
+    """The first of some parts of a sentence.
+
+    Example:
+        >>> listed(["a = 1", "b = 2"])
+        'a = 1; b = 2'
+    """
+    return "; ".join(list(parts)[:most])
+
+
+def each_pvalue(names: Iterable[str], pvalues: np.ndarray) -> str:
+    """The p-value of each name.
+
+    Example:
+        >>> each_pvalue(["a", "b"], np.array([0.5, 0.001]))
+        'a p = 0.500; b p = 0.001'
+    """
+    pairs = zip(names, pvalues, strict=True)
+    return listed(f"{name} p = {probability(float(p))}" for name, p in pairs)
 
 
 def clipped(name: str, most: int = LETTERS) -> str:
@@ -90,5 +110,5 @@ def rounded(values: np.ndarray, digits: int = 4) -> list[float | None]:
         >>> rounded(np.array([0.123456, 1e4, np.nan]), 3)
         [0.123, 10000.0, None]
     """
-    found = (float(f"{value:.{digits}g}") for value in np.asarray(values, float).ravel())
-    return [value if math.isfinite(value) else None for value in found]
+    short = (float(f"{value:.{digits}g}") for value in np.asarray(values, float).ravel())
+    return [value if math.isfinite(value) else None for value in short]

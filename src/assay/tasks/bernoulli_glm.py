@@ -21,9 +21,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from .priors import Gaussian
-from .task import Exact, Observations, Task, benchmark
-
-__all__ = ["BernoulliGLM", "BernoulliGLMRaw"]
+from .task import Exact, Observations, Task, benchmark, rejection
 
 STEPS, M = 100, 10
 DEGREES, INFLATION = 10.0, 1.1
@@ -57,21 +55,11 @@ class BernoulliGLM(Task):
     def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
         target = _Target(self._statistic(x))
         proposal = _Proposal.around(target.mode, target.curvature(target.mode))
-        bound = _bound(target, proposal, generator)
-        found, accepted, proposed, exceeded = [], 0, 0, 0
-        while proposed < MOST_PROPOSALS:
-            theta = proposal.sample(max(4 * n, 1000), generator)
-            weight = target.log_density(theta) - proposal.log_density(theta) - bound
-            u = torch.rand(len(theta), generator=generator, dtype=torch.float64)
-            found.append(theta[u.log() < weight])
-            accepted, proposed = accepted + len(found[-1]), proposed + len(theta)
-            exceeded += int((weight > 0).sum())
-            if accepted >= n:
-                return Exact(torch.cat(found)[:n], accepted / proposed, exceeded)
-        raise ValueError(
-            f"x: expected an observation at which draws are accepted; got {x.tolist()}, where "
-            f"{accepted} of {proposed} were."
-        )
+        bound, size = _bound(target, proposal, generator), max(4 * n, 1000)
+        rounds = math.ceil(MOST_PROPOSALS / size)
+        batches = (proposal.sample(size, generator) for _ in range(rounds))
+        weighted = ((theta, _ratio(target, proposal, theta) - bound) for theta in batches)
+        return rejection(x, n, generator, weighted)
 
     def _log_likelihood(self, theta: Tensor, x: Tensor) -> Tensor:
         """Of the spikes; for the summary, but for the number of spike trains that have it."""
@@ -94,9 +82,9 @@ class BernoulliGLMRaw(BernoulliGLM):
     @property
     def observations(self) -> Observations:
         """The ten observations of the benchmark, which come with true parameters."""
-        found = benchmark()[BernoulliGLM.name]
-        x = torch.tensor(found["observation_raw"], dtype=torch.float32)
-        return Observations(x, torch.tensor(found["true_parameters"]))
+        stored = benchmark()[BernoulliGLM.name]
+        x = torch.tensor(stored["observation_raw"], dtype=torch.float32)
+        return Observations(x, torch.tensor(stored["true_parameters"]))
 
 
 @cache
@@ -130,7 +118,7 @@ def _spikes(theta: Tensor, generator: torch.Generator) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Target:
-    """The posterior's log-density, but for a constant, given the sufficient statistic (M,)."""
+    """The posterior's log-density, up to a constant, given the sufficient statistic (M,)."""
 
     statistic: Tensor
 
@@ -141,9 +129,8 @@ class _Target:
 
     def slope(self, theta: Tensor) -> Tensor:
         """Its gradient (M,) at one point."""
-        return (
-            self.statistic - _design().mT @ torch.sigmoid(_design() @ theta) - _precision() @ theta
-        )
+        chance = torch.sigmoid(_design() @ theta)
+        return self.statistic - _design().mT @ chance - _precision() @ theta
 
     def curvature(self, theta: Tensor) -> Tensor:
         """Minus its second derivatives (M, M) at one point."""
@@ -168,12 +155,7 @@ class _Target:
 
 @dataclass(frozen=True, eq=False)
 class _Proposal:
-    """A multivariate t distribution.
-
-    Args:
-        centre: Its centre, with shape (M,).
-        factor: A factor of the inverse of its scale matrix, lower triangular, with shape (M, M).
-    """
+    """A multivariate t distribution: its centre (M,), and the lower factor of 1 / scale (M, M)."""
 
     centre: Tensor
     factor: Tensor
@@ -192,7 +174,7 @@ class _Proposal:
         return self.centre + moved.mT
 
     def log_density(self, theta: Tensor) -> Tensor:
-        """Log-densities (n,) of points (n, M), but for a constant."""
+        """Log-densities (n,) of points (n, M), up to a constant."""
         square = ((theta - self.centre) @ self.factor).square().sum(1)
         return -0.5 * (DEGREES + M) * torch.log1p(square / DEGREES)
 
@@ -202,20 +184,23 @@ class _Proposal:
         return -(DEGREES + M) / (DEGREES + along @ along) * (self.factor @ along)
 
 
+def _ratio(target: _Target, proposal: _Proposal, theta: Tensor) -> Tensor:
+    """The log-ratios (n,) of target to proposal at weights (n, M)."""
+    return target.log_density(theta) - proposal.log_density(theta)
+
+
 def _bound(target: _Target, proposal: _Proposal, generator: torch.Generator) -> float:
     """The largest log-ratio of target to proposal, from the best of many pilots uphill."""
     pilots = proposal.sample(PILOTS, generator)
-    ratio = target.log_density(pilots) - proposal.log_density(pilots)
 
     def down(point: np.ndarray) -> tuple[float, np.ndarray]:
         theta = torch.from_numpy(point)
-        value = target.log_density(theta[None]) - proposal.log_density(theta[None])
         slope = target.slope(theta) - proposal.slope(theta)
-        return -float(value), -slope.numpy()
+        return -float(_ratio(target, proposal, theta[None])), -slope.numpy()
 
     best: list[float] = [
         -scipy.optimize.minimize(down, start.numpy(), jac=True, method="L-BFGS-B").fun
-        for start in pilots[ratio.topk(STARTS).indices]
+        for start in pilots[_ratio(target, proposal, pilots).topk(STARTS).indices]
     ]
     # A little above, for what an optimiser leaves unfound.
     return max(best) + math.log1p(1e-6)

@@ -13,10 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..randomness import seed_of
-from .task import Exact, Task
-
-__all__ = ["GammaPoisson"]
+from .._core import seed_of
+from .task import Direct
 
 SHAPE, RATE, SIZE = 2.0, 1.0, 2
 
@@ -40,23 +38,16 @@ class _Gamma:
         return (theta > 0).all(1)
 
 
-class GammaPoisson(Task):
+class GammaPoisson(Direct):
     """Two rates and two counts."""
 
     name = "gamma_poisson"
     parameters = ("rate_1", "rate_2")
     d = SIZE
-
-    @property
-    def prior(self) -> _Gamma:
-        """Independent gamma distributions."""
-        return _Gamma()
+    prior = _Gamma()
 
     def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
         return torch.poisson(theta, generator=generator)
-
-    def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
-        return Exact(self._draws(x[None], n, generator)[0])
 
     def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
         if (x < 0).any() or (x != x.round()).any():

@@ -11,32 +11,23 @@ import torch
 from torch import Tensor
 
 from .priors import Box
-from .task import Exact, Task
+from .task import Direct
 from .truncated import log_mass, truncated_normal
-
-__all__ = ["GaussianLinearUniform"]
 
 M = 10
 WIDTH = math.sqrt(0.1)
 
 
-class GaussianLinearUniform(Task):
+class GaussianLinearUniform(Direct):
     """Ten parameters, each observed once; the posterior is a product of truncated normals."""
 
     name = "gaussian_linear_uniform"
     parameters = tuple(f"theta_{j}" for j in range(1, M + 1))
     d = M
-
-    @property
-    def prior(self) -> Box:
-        """Uniform on the box."""
-        return Box((-1.0,) * M, (1.0,) * M)
+    prior = Box((-1.0,) * M, (1.0,) * M)
 
     def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
         return theta + WIDTH * torch.randn(theta.shape, generator=generator).to(theta)
-
-    def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
-        return Exact(self._draws(x[None], n, generator)[0])
 
     def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
         x = x[:, None].expand(-1, k, -1)
@@ -46,8 +37,7 @@ class GaussianLinearUniform(Task):
     def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Moments of truncated normals, as in every textbook."""
         low, high = ((edge - x) / WIDTH for edge in (-1.0, 1.0))
-        mass = log_mass(low, high)
-        normal = math.log(math.sqrt(2 * math.pi))
+        mass, normal = log_mass(low, high), math.log(math.sqrt(2 * math.pi))
         at_low, at_high = ((-0.5 * z**2 - normal - mass).exp() for z in (low, high))
         mean = at_low - at_high
         variance = 1 + low * at_low - high * at_high - mean**2
@@ -60,5 +50,4 @@ class GaussianLinearUniform(Task):
     def log_evidence(self, x: Tensor) -> Tensor:
         """The logarithm of p(x) at one observation (d,)."""
         x = x.double()
-        masses = log_mass((-1 - x) / WIDTH, (1 - x) / WIDTH).sum()
-        return masses - M * math.log(2)
+        return log_mass((-1 - x) / WIDTH, (1 - x) / WIDTH).sum() - M * math.log(2)

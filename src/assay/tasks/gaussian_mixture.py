@@ -14,34 +14,25 @@ import torch
 from torch import Tensor
 
 from .priors import Box
-from .task import Exact, Task
+from .task import Direct
 from .truncated import log_mass, truncated_normal
-
-__all__ = ["GaussianMixture"]
 
 EDGE = 10.0
 WIDTHS = (1.0, 0.1)
 
 
-class GaussianMixture(Task):
+class GaussianMixture(Direct):
     """Two parameters, observed once with noise that is wide or narrow."""
 
     name = "gaussian_mixture"
     parameters = ("theta_1", "theta_2")
     d = 2
-
-    @property
-    def prior(self) -> Box:
-        """Uniform on the square."""
-        return Box((-EDGE, -EDGE), (EDGE, EDGE))
+    prior = Box((-EDGE, -EDGE), (EDGE, EDGE))
 
     def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
         component = torch.randint(2, (len(theta), 1), generator=generator)
         noise = torch.randn(len(theta), 2, generator=generator)
         return theta + (torch.tensor(WIDTHS)[component] * noise).to(theta)
-
-    def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
-        return Exact(self._draws(x[None], n, generator)[0])
 
     def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
         """A mixture of truncated normals, whose weights are the masses inside the square."""

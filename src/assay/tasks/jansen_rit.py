@@ -28,19 +28,15 @@ posterior approximations in simulation-based inference*.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import ClassVar, NoReturn, Protocol
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from ..door import check_kind
-from ..randomness import seed_of, stream
-from ..workers import one_thread
+from .._core import check_kind, one_thread, seed_of, stream
 from .priors import Box
 from .task import Exact, Observations, Task
-
-__all__ = ["JansenRit", "Series", "Spectrum", "Summary"]
 
 # A a and B b of excitation and inhibition, and what S is made of.
 EXCITATION, INHIBITION = 3.25 * 100, 22.0 * 50
@@ -58,7 +54,7 @@ BATCH, BATCH_CUDA = 2048, 32_768
 
 
 class Summary(Protocol):
-    """What is observed of a signal."""
+    """What is observed of a signal: d numbers."""
 
     @property
     def d(self) -> int:
@@ -80,10 +76,7 @@ class Spectrum:
         torch.Size([2, 33])
     """
 
-    @property
-    def d(self) -> int:
-        """The length of an observation."""
-        return WINDOW // 2 + 1
+    d: ClassVar[int] = WINDOW // 2 + 1
 
     def __call__(self, signals: Tensor) -> Tensor:
         """Observations (n, 33) of signals (n, 1024)."""
@@ -100,10 +93,7 @@ class Series:
         1024
     """
 
-    @property
-    def d(self) -> int:
-        """The length of an observation."""
-        return KEPT
+    d: ClassVar[int] = KEPT
 
     def __call__(self, signals: Tensor) -> Tensor:
         """Observations (n, 1024) of signals (n, 1024)."""
@@ -114,15 +104,13 @@ class JansenRit(Task):
     """Four parameters of a neural mass model, and the spectrum of its signal.
 
     The coupling C, the mean and the deviation of the input, mu and sigma, and the gain of the
-    recording in decibels. Neither posterior nor likelihood is known.
+    recording in decibels. Neither posterior nor likelihood is known. What is observed is the
+    summary: a :class:`Spectrum` by default, or a :class:`Series`.
 
     All is computed in double precision, on the device of the parameters. Rows are simulated in
     batches of 2048 on a CPU and 32 768 on a GPU, each with a stream of its own. The noise depends
     on the generator, the number of rows in the batch and the kind of device; it does not depend on
     the parameters, their precision or the summary.
-
-    Args:
-        summary: What is observed: :class:`Spectrum` by default, or :class:`Series`.
 
     Example:
         >>> task = JansenRit()
@@ -133,17 +121,12 @@ class JansenRit(Task):
 
     name = "jansen_rit"
     parameters = ("C", "mu", "sigma", "gain")
+    prior = Box((10.0, 50.0, 100.0, -20.0), (250.0, 500.0, 5000.0, 20.0))
 
     def __init__(self, summary: Summary | None = None) -> None:
         summary = Spectrum() if summary is None else summary
         check_kind("summary", summary, "Spectrum() or Series()", "d", "__call__")
-        self.summary = summary
-        self.d = summary.d
-
-    @property
-    def prior(self) -> Box:
-        """Uniform."""
-        return Box((10.0, 50.0, 100.0, -20.0), (250.0, 500.0, 5000.0, 20.0))
+        self.summary, self.d = summary, summary.d
 
     @property
     def observations(self) -> Observations:
@@ -151,19 +134,18 @@ class JansenRit(Task):
         gains = torch.arange(-20.0, 21.0, 5.0)
         theta = torch.tensor([[135.0, 220.0, 2000.0, 0.0]]).repeat(len(gains), 1)
         theta[:, 3] = gains
-        found = self.summary(signals(theta.double(), stream(0, self.name, "observations")))
-        return Observations(found.float(), theta)
+        x = self.summary(signals(theta.double(), stream(0, self.name, "observations")))
+        return Observations(x.float(), theta)
 
     def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
-        seed, found = seed_of(generator), []
-        with tqdm(
-            total=len(theta), desc="simulating", unit=" signals", disable=None, leave=None
-        ) as bar:
+        seed, x_parts = seed_of(generator), []
+        words = {"desc": "simulating", "unit": " signals"}
+        with tqdm(total=len(theta), **words, disable=None, leave=None) as bar:
             for i, rows in enumerate(theta.split(BATCH_CUDA if theta.is_cuda else BATCH)):
                 x = self.summary(signals(rows, stream(seed, self.name, i)))
-                found.append(x.to(theta.dtype))
+                x_parts.append(x.to(theta.dtype))
                 bar.update(len(rows))
-        return torch.cat(found)
+        return torch.cat(x_parts)
 
     def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
         self._refuse()
@@ -180,24 +162,16 @@ class JansenRit(Task):
 
 @one_thread()
 def signals(theta: Tensor, generator: torch.Generator) -> Tensor:
-    """Simulates signals, all at once.
-
-    Args:
-        theta: Parameters, with shape (n, 4).
-        generator: The source of all noise.
-
-    Returns:
-        Signals with shape (n, 1024), in double precision and on the device of the parameters.
-    """
+    """Signals (n, 1024) of parameters (n, 4), in double precision and on the device of these."""
     theta = theta.double()
     scheme, noise = Scheme.of(theta), _noise(theta, generator)
     state = scheme.start(next(noise)[0])
-    found = theta.new_empty(DROPPED + KEPT, len(theta))
-    found[0] = scheme.output(state)
-    for i in range(1, len(found)):
+    samples = theta.new_empty(DROPPED + KEPT, len(theta))
+    samples[0] = scheme.output(state)
+    for i in range(1, len(samples)):
         state = scheme.advance(state, next(noise))
-        found[i] = scheme.output(state)
-    kept = found[DROPPED:] - found[DROPPED:].mean(0)
+        samples[i] = scheme.output(state)
+    kept = samples[DROPPED:] - samples[DROPPED:].mean(0)
     return (kept * 10 ** (theta[:, 3] / 10)).mT.contiguous()
 
 
@@ -218,9 +192,7 @@ def propagator(rate: float, step: float) -> Tensor:
 
     .. math:: e^{-c h} \begin{pmatrix} 1 + c h & h \\ -c^2 h & 1 - c h \end{pmatrix}
 
-    Args:
-        rate: The rate c.
-        step: The step h, in seconds.
+    with the rate c and the step h, in seconds.
     """
     turn = rate * step
     rows = [[1 + turn, step], [-rate * turn, 1 - turn]]
@@ -234,11 +206,7 @@ def covariance(rate: float, step: float) -> Tensor:
         \frac{1}{4 c^3} (1 - e^{-2 c h} (1 + 2 c h + 2 c^2 h^2)), \qquad
         \frac{1}{4 c} (1 - e^{-2 c h} (1 - 2 c h + 2 c^2 h^2))
 
-    on the diagonal, and :math:`h^2 e^{-2 c h} / 2` beside it.
-
-    Args:
-        rate: The rate c.
-        step: The step h, in seconds.
+    on the diagonal, and :math:`h^2 e^{-2 c h} / 2` beside it; c and h as in :func:`propagator`.
     """
     turn, fade = rate * step, math.exp(-2 * rate * step)
     position = (1 - fade * (1 + 2 * turn + 2 * turn**2)) / (4 * rate**3)
@@ -280,12 +248,11 @@ class Scheme:
         """The scheme of parameters (n, 4)."""
         coupling, mean, sigma, _ = theta.mT
         one = torch.ones_like(sigma)
-        linear, factor = (found.to(theta) for found in _whitened())
+        linear, factor = (part.to(theta) for part in _whitened())
         noise = torch.stack([NOISE[0] * one, NOISE[1] * sigma, NOISE[2] * one])
         position, momentum = factor.diagonal(dim1=1, dim2=2).mT[..., None] * noise
-        force = torch.stack(
-            [EXCITATION * one, EXCITATION * STRONG * coupling, INHIBITION * WEAK * coupling]
-        )
+        others = EXCITATION * STRONG * coupling, INHIBITION * WEAK * coupling
+        force = torch.stack([EXCITATION * one, *others])
         return cls(
             linear=linear,
             factor=factor,

@@ -15,15 +15,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..bases import StandardNormal
-from ..randomness import stream
+from .._core import stream
+from ..samples.posterior import StandardNormal
 from .priors import Gaussian
-from .task import Exact, Task
-
-__all__ = ["ConjugateGaussian", "LinearGaussian", "StateSpace"]
+from .task import Direct
 
 
-class LinearGaussian(Task):
+class LinearGaussian(Direct):
     """A linear Gaussian model; a flow, too, and an exact one."""
 
     @property
@@ -56,9 +54,6 @@ class LinearGaussian(Task):
         """Returns n draws (n, m) at one observation (d,), by the global generator, as flows do."""
         return self.posterior(x, n, torch.default_generator).theta
 
-    def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
-        return Exact(self._draws(x[None], n, generator)[0])
-
     def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
         noise = torch.randn(len(x), k, self.m, generator=generator, dtype=torch.float64)
         return (x @ self.gain.mT)[:, None] + noise @ self._factor.mT
@@ -73,15 +68,12 @@ class LinearGaussian(Task):
         return factor
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ConjugateGaussian(LinearGaussian):
-    r"""A random linear map with unit noise, and observed numbers that tell nothing.
+    """A random linear map with unit noise, and observed numbers that tell nothing.
 
-    Args:
-        size: The number of parameters.
-        seen: The number of observed numbers that depend on them.
-        nuisance: The number of those that are noise alone.
-        noise: The standard deviation of the noise.
+    Of so many parameters (size), with so many observed numbers that depend on them (seen) and so
+    many that are noise alone (nuisance); and the standard deviation of the noise.
 
     Example:
         >>> ConjugateGaussian(3, 5, nuisance=2)
@@ -115,9 +107,8 @@ class ConjugateGaussian(LinearGaussian):
     @cached_property
     def covariance(self) -> Tensor:
         """The posterior covariance V (m, m), the same at every x."""
-        precision = torch.eye(self.size, dtype=torch.float64)
-        precision += self.matrix.mT @ self.matrix / self.noise**2
-        covariance: Tensor = torch.linalg.inv(precision)
+        told = self.matrix.mT @ self.matrix / self.noise**2
+        covariance: Tensor = torch.linalg.inv(torch.eye(self.size, dtype=torch.float64) + told)
         return covariance
 
     @cached_property
@@ -133,20 +124,14 @@ class ConjugateGaussian(LinearGaussian):
         square = ((x - theta @ self.matrix.mT) / self.noise).square().sum(1)
         return -0.5 * square - self.d * math.log(self.noise * math.sqrt(2 * math.pi))
 
-    def __repr__(self) -> str:
-        return f"ConjugateGaussian(m={self.m}, d={self.d})"
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StateSpace(LinearGaussian):
-    r"""A damped, driven oscillator seen through noise, at many times.
+    r"""A damped, driven oscillator seen through noise, at d times.
 
     The state moves by :math:`s_{t+1} = F s_t + w_t` and is seen as :math:`x_t = s_{t,1} + v_t`;
     its start :math:`s_0` and a constant drive are the parameters. Likelihood and posterior come
     from a Kalman filter over the state and the parameters together, in time linear in d.
-
-    Args:
-        d: The number of times.
     """
 
     d: int = 200
@@ -154,8 +139,7 @@ class StateSpace(LinearGaussian):
     name = "state_space"
     parameters = ("position", "velocity", "drive")
 
-    PROCESS = 0.1
-    NOISE = 0.5
+    PROCESS, NOISE = 0.1, 0.5
     ANGLE, DAMPING, DRIVE = 0.2, 0.98, 0.1
 
     @property
@@ -219,6 +203,3 @@ class StateSpace(LinearGaussian):
             mean = mean + surprise[:, None] * gain
             covariance = covariance - torch.outer(gain, covariance[0])
         return total
-
-    def __repr__(self) -> str:
-        return f"StateSpace(m={self.m}, d={self.d})"

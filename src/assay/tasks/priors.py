@@ -7,8 +7,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["Box", "Gaussian", "Prior"]
-
 
 class Prior(Protocol):
     """A distribution over m parameters."""
@@ -25,11 +23,7 @@ class Prior(Protocol):
 
 @dataclass(frozen=True)
 class Box:
-    """A uniform distribution.
-
-    Args:
-        low: Lower limits, one for each parameter.
-        high: Upper limits.
+    """A uniform distribution between lower and upper limits, one for each parameter.
 
     Example:
         >>> Box((0.0, -1.0), (2.0, 1.0)).log_prob(torch.tensor([[1.0, 0.0], [3.0, 0.0]]))
@@ -57,11 +51,7 @@ class Box:
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """A normal distribution with mean zero.
-
-    Args:
-        precision: The inverse of its covariance, with shape (m, m), in double precision.
-    """
+    """A normal distribution with mean zero and a precision (m, m), in double precision."""
 
     precision: Tensor
 

@@ -26,10 +26,8 @@ from torch import Tensor
 from torch.nn.functional import max_pool3d
 
 from .priors import Box
-from .task import Exact, Task
+from .task import Exact, Task, rejection
 from .truncated import log_mass, truncated_normal
-
-__all__ = ["SLCP"]
 
 EDGE = 3.0
 FLOOR = 1e-6
@@ -50,26 +48,16 @@ class SLCP(Task):
     name = "slcp"
     parameters = tuple(f"theta_{j}" for j in range(1, 6))
     d = 8
-
-    @property
-    def prior(self) -> Box:
-        """Uniform on the box."""
-        return Box((-EDGE,) * 5, (EDGE,) * 5)
+    prior = Box((-EDGE,) * 5, (EDGE,) * 5)
 
     def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
         noise = torch.randn(len(theta), 4, 2, generator=generator, dtype=torch.float64)
         s = _Covariance.of(theta[:, 2:].double())
-        first = s.first.sqrt()
+        first, second = s.first.sqrt(), (s.determinant / s.first).sqrt()
         lower = s.cross / first
-        second = (s.determinant / s.first).sqrt()
-        points = torch.stack(
-            [
-                first[:, None] * noise[..., 0],
-                lower[:, None] * noise[..., 0] + second[:, None] * noise[..., 1],
-            ],
-            2,
-        )
-        return (theta[:, None, :2] + points).flatten(1).to(theta)
+        across = first[:, None] * noise[..., 0]
+        up = lower[:, None] * noise[..., 0] + second[:, None] * noise[..., 1]
+        return (theta[:, None, :2] + torch.stack([across, up], 2)).flatten(1).to(theta)
 
     def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
         points = x.reshape(4, 2)
@@ -80,20 +68,10 @@ class SLCP(Task):
         grid = _Grid.zoomed(points[:, order])
         _, weights = grid.propose(max(4 * n, 4000), generator)
         bound = weights.max() + math.log(MARGIN)
-        found, accepted, proposed, exceeded = [], 0, 0, 0
-        for _ in range(ROUNDS):
-            theta, weights = grid.propose(max(2 * n, 4000), generator)
-            u = torch.rand(len(weights), generator=generator, dtype=torch.float64)
-            keep = u.log() < weights - bound
-            found.append(theta[keep])
-            accepted, proposed = accepted + len(found[-1]), proposed + len(theta)
-            exceeded += int((weights > bound).sum())
-            if accepted >= n:
-                return Exact(torch.cat(found)[:n, back], accepted / proposed, exceeded)
-        raise ValueError(
-            f"x: expected an observation at which draws are accepted; got {x.tolist()}, where "
-            f"{accepted} of {proposed} were."
-        )
+        batches = (grid.propose(max(2 * n, 4000), generator) for _ in range(ROUNDS))
+        proposals = ((theta, weights - bound) for theta, weights in batches)
+        exact = rejection(x, n, generator, proposals)
+        return exact._replace(theta=exact.theta[:, back])
 
     def _log_likelihood(self, theta: Tensor, x: Tensor) -> Tensor:
         s = _Covariance.of(theta[:, 2:])
@@ -133,11 +111,8 @@ class _Covariance:
 class _Grid:
     """The density of (v_3, v_4, theta_5), with |theta_j| = 3 v_j^4, on cells of a box.
 
-    Args:
-        points: The four observed points, with shape (4, 2).
-        low: The lower corner of the box, with shape (3,).
-        cell: The sides of a cell, with shape (3,).
-        density: Log-densities in the middle of the cells, along three axes.
+    Given the observed points (4, 2), the lower corner of the box (3,) and the sides of a cell
+    (3,); as a logarithm in the middle of the cells, along three axes.
     """
 
     points: Tensor
@@ -175,14 +150,12 @@ class _Grid:
     def propose(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Proposals (n, 5), and the logarithms (n,) of target over proposal."""
         near = max_pool3d(self.density[None, None], 3, 1, 1)[0, 0]
-        mixed = torch.logaddexp(self.density, near).flatten()
-        log_mass = mixed.log_softmax(0)
+        log_mass = torch.logaddexp(self.density, near).flatten().log_softmax(0)
         cells = torch.multinomial(log_mass.exp(), n, replacement=True, generator=generator)
         index = torch.stack(torch.unravel_index(cells, self.density.shape), 1)
         u = torch.rand(n, 3, generator=generator, dtype=torch.float64)
         v = self.low + (index + u) * self.cell
-        mean = _Mean.of(self.points, v)
-        mu, weight = mean.draw(generator)
+        mu, weight = _Mean.of(self.points, v).draw(generator)
         signs = 2.0 * torch.randint(2, (n, 2), generator=generator) - 1
         theta = torch.cat([mu, signs * EDGE * v[:, :2] ** 4, v[:, 2:]], 1)
         return theta, _log_marginal(self.points, v) + weight - log_mass[cells]
@@ -192,9 +165,8 @@ def _log_marginal(points: Tensor, v: Tensor) -> Tensor:
     """The log-density (n,) of v (n, 3), but for the mass of the mean in the box."""
     s = _Covariance.of(_shape(v))
     u, w = (points - points.mean(0)).mT[..., None]
-    square = s.square(u, w).sum(0)
     jacobian = 3 * (v[:, 0] * v[:, 1]).log()
-    return -0.5 * square - 1.5 * s.determinant.log() + jacobian
+    return -0.5 * s.square(u, w).sum(0) - 1.5 * s.determinant.log() + jacobian
 
 
 def _shape(v: Tensor) -> Tensor:
@@ -206,14 +178,9 @@ def _shape(v: Tensor) -> Tensor:
 class _Mean:
     """The mean given S: a bivariate normal in the box, one coordinate after the other.
 
-    Args:
-        middle: The mean of the points, with shape (2,).
-        width: The standard deviation of the first coordinate, with shape (n,).
-        slope: The regression of the second on the first, with shape (n,).
-        rest: The standard deviation of the second given the first, with shape (n,).
-        strata: The largest masses of the second coordinate in the box over the strata of the
-            first, as logarithms with shape (n, STRATA).
-        first: The logarithm of the mass of the first coordinate in the box, with shape (n,).
+    Around the mean of the points (2,), the first coordinate has a width (n,) and a log-mass (n,)
+    in the box. The second has a slope (n,) on the first, a width (n,) for the rest, and the
+    largest log-masses in the box over the strata of the first, (n, STRATA).
     """
 
     middle: Tensor
@@ -259,8 +226,7 @@ class _Mean:
 
     def _second(self, first: Tensor) -> Tensor:
         """The logarithm of the mass of the second coordinate in the box, given the first."""
-        low, high = self._limits(first.mT)
-        return log_mass(low, high).mT
+        return log_mass(*self._limits(first.mT)).mT
 
     def _centre(self, first: Tensor) -> Tensor:
         return self.middle[1] + self.slope * (first - self.middle[0])

@@ -2,6 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Any, ClassVar, NamedTuple
@@ -10,12 +11,8 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from ..door import as_tensors, check_count, check_finite
-from ..randomness import stream
+from .._core import as_tensors, check_count, check_finite, stream
 from .priors import Prior
-
-__all__ = ["Exact", "Observations", "Task", "benchmark"]
-
 
 # Observations from which on progress is shown.
 MANY = 1000
@@ -24,13 +21,10 @@ MOMENT_DRAWS = 4000
 
 
 class Exact(NamedTuple):
-    """Draws of a posterior, with what the sampler knows of its own error.
+    """Draws (n, m) of a posterior, with what the sampler knows of its own error.
 
-    Args:
-        theta: The draws, with shape (n, m).
-        acceptance: The share of proposals that were accepted; one where none can be rejected.
-        exceeded: Proposals whose weight exceeded the bound of a rejection sampler: with none, the
-            draws are exact.
+    That is the share of proposals that were accepted, and how many had a weight that exceeded the
+    bound of a rejection sampler: with none, the draws are exact.
     """
 
     theta: Tensor
@@ -48,10 +42,8 @@ class Observations(NamedTuple):
 class Task(ABC):
     """A simulator with known answers.
 
-    Attributes:
-        name: The name by which :func:`assay.tasks.task` knows it.
-        parameters: The names of its m parameters.
-        d: The length of an observation.
+    It has the name by which :func:`assay.tasks.task` knows it, the names of its m parameters, and
+    the length d of an observation.
     """
 
     name: ClassVar[str]
@@ -81,15 +73,7 @@ class Task(ABC):
         return len(self.parameters)
 
     def simulate(self, theta: Any, generator: torch.Generator) -> Tensor:
-        """Simulates one observation for each row of parameters.
-
-        Args:
-            theta: Parameters in the support of the prior, with shape (n, m).
-            generator: The source of all noise.
-
-        Returns:
-            Observations with shape (n, d).
-        """
+        """Observations (n, d), one for each row of parameters (n, m) in the prior's support."""
         theta = self._checked("theta", theta, self.m)
         outside = (~self.prior.inside(theta)).nonzero().flatten()
         if len(outside):
@@ -105,36 +89,20 @@ class Task(ABC):
         return theta, self._simulate(theta, generator)
 
     def posterior(self, x: Any, n: int, generator: torch.Generator) -> Exact:
-        """Draws of the true posterior at one observation.
-
-        Args:
-            x: The observation, with shape (d,).
-            n: The number of draws.
-            generator: The source of all noise.
-        """
+        """Draws (n, m) of the true posterior at one observation (d,)."""
         (x,) = as_tensors({"x": x}).values()
         if x.shape != (self.d,):
             raise ValueError(
                 f"x: expected one observation of shape ({self.d},); got {tuple(x.shape)}."
             )
         check_finite("x", x[None])
-        found = self._posterior(x.double(), check_count("n", n), generator)
-        return found._replace(theta=found.theta.to(x.dtype))
+        exact = self._posterior(x.double(), check_count("n", n), generator)
+        return exact._replace(theta=exact.theta.to(x.dtype))
 
     def draws(self, x: Any, k: int, generator: torch.Generator) -> Tensor:
-        """Draws of the true posterior at many observations.
-
-        Args:
-            x: The observations, with shape (n, d).
-            k: The number of draws at each.
-            generator: The source of all noise.
-
-        Returns:
-            Draws with shape (n, k, m).
-        """
+        """Draws (n, k, m) of the true posterior, k at each of n observations (n, d)."""
         x = self._checked("x", x, self.d)
-        found = self._draws(x.double(), check_count("k", k), generator)
-        return found.to(x.dtype)
+        return self._draws(x.double(), check_count("k", k), generator).to(x.dtype)
 
     def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
         """One observation after the other; tasks that can do better do."""
@@ -147,55 +115,76 @@ class Task(ABC):
         From draws that depend on x alone, where they are not known in closed form: so they are
         functions of x, whoever asks.
         """
-        x = self._checked("x", x, self.d)
-        return self._moments(x.double())
+        return self._moments(self._checked("x", x, self.d).double())
 
     def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         each = tqdm(x, "moments", disable=None if len(x) > MANY else True, leave=None)
-        found = []
+        moments = []
         for row in each:
             seed = int.from_bytes(row.numpy().tobytes(), "big") % 2**62
             theta = self._posterior(row, MOMENT_DRAWS, stream(seed, "moments")).theta
-            found.append(torch.stack([theta.mean(0), theta.std(0)]))
-        mean, deviation = torch.stack(found, 1) if found else x.new_empty(2, 0, self.m)
+            moments.append(torch.stack([theta.mean(0), theta.std(0)]))
+        mean, deviation = torch.stack(moments, 1) if moments else x.new_empty(2, 0, self.m)
         return mean, deviation
 
     def log_posterior(self, theta: Any, x: Any) -> Tensor:
-        """The logarithm of prior times likelihood: the posterior's density but for a constant.
+        """The logarithm of prior times likelihood: the posterior's density up to a constant.
 
-        Args:
-            theta: Parameters, with shape (n, m).
-            x: One observation (d,), or one for each row (n, d).
+        With shape (n,), for parameters (n, m) and one observation (d,) or one for each row (n, d).
         """
         theta = self._checked("theta", theta, self.m).double()
         (x,) = as_tensors({"x": x}).values()
         x = self._checked("x", x.expand(len(theta), -1) if x.ndim == 1 else x, self.d).double()
-        inside = self.prior.inside(theta)
         density = self.prior.log_prob(theta) + self._log_likelihood(theta, x)
-        return torch.where(inside, density, -torch.inf)
+        return torch.where(self.prior.inside(theta), density, -torch.inf)
 
     @property
     def observations(self) -> Observations:
         """The ten observations of the benchmark, which come with true parameters."""
-        found = benchmark().get(self.name)
-        if found is None:
-            raise ValueError(
-                f"task: expected one of the benchmark; got {self.name}, which is not."
-            )
-        return Observations(
-            torch.tensor(found["observation"]), torch.tensor(found["true_parameters"])
-        )
+        stored = benchmark().get(self.name)
+        if stored is None:
+            words = f"task: expected one of the benchmark; got {self.name}, which is not."
+            raise ValueError(words)
+        fields = ("observation", "true_parameters")
+        return Observations(*(torch.tensor(stored[field]) for field in fields))
 
     def _checked(self, name: str, rows: Any, width: int) -> Tensor:
-        (rows,) = as_tensors({name: rows}).values()
-        if rows.ndim != 2 or rows.shape[1] != width:
-            raise ValueError(f"{name}: expected shape (n, {width}); got {tuple(rows.shape)}.")
-        check_finite(name, rows)
-        checked: Tensor = rows
-        return checked
+        given = as_tensors({name: rows})[name]
+        if given.ndim != 2 or given.shape[1] != width:
+            raise ValueError(f"{name}: expected shape (n, {width}); got {tuple(given.shape)}.")
+        check_finite(name, given)
+        return given
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(m={self.m}, d={self.d})"
+
+
+class Direct(Task):
+    """A task that draws at many observations at once, by the ``_draws`` of its own."""
+
+    def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
+        return Exact(self._draws(x[None], n, generator)[0])
+
+
+def rejection(
+    x: Tensor, n: int, generator: torch.Generator, proposals: Iterable[tuple[Tensor, Tensor]]
+) -> Exact:
+    """The first n accepted proposals at one observation (d,).
+
+    Proposals come in batches (b, m), with log-weights (b,) that are zero at their bound.
+    """
+    kept, accepted, proposed, exceeded = [], 0, 0, 0
+    for theta, weight in proposals:
+        u = torch.rand(len(theta), generator=generator, dtype=torch.float64)
+        kept.append(theta[u.log() < weight])
+        accepted, proposed = accepted + len(kept[-1]), proposed + len(theta)
+        exceeded += int((weight > 0).sum())
+        if accepted >= n:
+            return Exact(torch.cat(kept)[:n], accepted / proposed, exceeded)
+    raise ValueError(
+        f"x: expected an observation at which draws are accepted; got {x.tolist()}, where "
+        f"{accepted} of {proposed} were."
+    )
 
 
 @cache
@@ -205,5 +194,5 @@ def benchmark() -> dict[str, dict[str, Any]]:
     From sbibm 1.1, (c) Lueckmann, Boelts, Greenberg, Goncalves and Macke, MIT licence.
     """
     text = files("assay.tasks").joinpath("benchmark_observations.json").read_text("utf-8")
-    found: dict[str, dict[str, Any]] = json.loads(text)
-    return found
+    stored: dict[str, dict[str, Any]] = json.loads(text)
+    return stored

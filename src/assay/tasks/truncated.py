@@ -5,8 +5,6 @@ import scipy.special
 import torch
 from torch import Tensor
 
-__all__ = ["log_mass", "truncated_normal"]
-
 
 def log_mass(low: Tensor, high: Tensor) -> Tensor:
     """The logarithm of the mass of a standard normal between two limits, far out as well."""
@@ -18,15 +16,10 @@ def log_mass(low: Tensor, high: Tensor) -> Tensor:
 
 
 def truncated_normal(low: Tensor, high: Tensor, u: Tensor | torch.Generator) -> Tensor:
-    """Draws of a standard normal between two limits, each shaped as the limits.
+    """Draws of a standard normal between limits in double precision, each shaped as these.
 
-    In the logarithms of the lower tail, to which intervals in the upper one are mirrored: exact
-    however far out an interval lies.
-
-    Args:
-        low: Lower limits, in double precision.
-        high: Upper limits.
-        u: Quantiles between 0 and 1, shaped as the limits, or a generator of them.
+    From quantiles u of the same shape, or a generator of them. In the logarithms of the lower
+    tail, to which intervals in the upper one are mirrored: exact however far out they lie.
 
     Example:
         >>> limits = torch.tensor([30.0, 31.0], dtype=torch.float64)
@@ -42,9 +35,9 @@ def truncated_normal(low: Tensor, high: Tensor, u: Tensor | torch.Generator) -> 
     # log(e^A + u (e^B - e^A)); at the lower end it may be minus infinity.
     with np.errstate(divide="ignore"):
         mixed = log_b + np.log(quantile + (1 - quantile) * np.exp(log_a - log_b))
-    found = scipy.special.ndtri_exp(mixed)
-    found = np.clip(np.where(upper, -found, found), low.numpy(), high.numpy())
-    return torch.from_numpy(np.asarray(found))
+    z = scipy.special.ndtri_exp(mixed)
+    z = np.clip(np.where(upper, -z, z), low.numpy(), high.numpy())
+    return torch.from_numpy(np.asarray(z))
 
 
 def _upper(low: Tensor, high: Tensor) -> np.ndarray:

@@ -17,15 +17,11 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from ..randomness import stream
+from .._core import stream
 from .priors import Box
 from .task import MOMENT_DRAWS, Exact, Task
 
-__all__ = ["TwoMoons"]
-
 RADIUS, WIDTH, CENTRE = 0.1, 0.01, 0.25
-
-
 # Deviations of the radius beyond which an observation is said to be out of the prior's reach.
 FARTHEST = 7.0
 # Points in the prior that tell mean and deviation, and observations that are looked at together.
@@ -38,11 +34,7 @@ class TwoMoons(Task):
     name = "two_moons"
     parameters = ("theta_1", "theta_2")
     d = 2
-
-    @property
-    def prior(self) -> Box:
-        """Uniform on the square."""
-        return Box((-1.0, -1.0), (1.0, 1.0))
+    prior = Box((-1.0, -1.0), (1.0, 1.0))
 
     def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
         total, difference = theta.sum(1), theta[:, 1] - theta[:, 0]
@@ -52,30 +44,29 @@ class TwoMoons(Task):
     def _posterior(self, x: Tensor, n: int, generator: torch.Generator) -> Exact:
         """Draws the crescent, maps it back to either moon, and rejects what the prior excludes.
 
-        The map from parameters to the crescent's points is a reflection and a rotation, which keep
-        areas.
+        The map to the crescent's points is a reflection and a rotation, which keep areas.
         """
         least, most = _radii(x)
-        if not _allowed(least, most):
-            raise ValueError(
-                f"x: expected an observation that the prior can produce; got {x.tolist()}."
-            )
-        found, proposed, accepted = [], 0, 0
+        # Not the other way round: a radius that overflows is NaN, and is refused as well.
+        if not (least < RADIUS + FARTHEST * WIDTH and most > RADIUS - FARTHEST * WIDTH):
+            words = f"x: expected an observation that the prior can produce; got {x.tolist()}."
+            raise ValueError(words)
+        kept, proposed, accepted = [], 0, 0
         while accepted < n:
             radius = _truncated(2 * n, least, most, generator)
             theta, inside = _proposed(x[None], radius[None], generator)
-            found.append(theta[0, inside[0]])
-            proposed, accepted = proposed + len(radius), accepted + len(found[-1])
-        return Exact(torch.cat(found)[:n], accepted / proposed)
+            kept.append(theta[0, inside[0]])
+            proposed, accepted = proposed + len(radius), accepted + len(kept[-1])
+        return Exact(torch.cat(kept)[:n], accepted / proposed)
 
     def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
         """All observations at once; those at the edge of the prior one after the other."""
         theta, inside = _proposed(x, _radius((len(x), 4 * k), generator), generator)
         first = (~inside).byte().argsort(stable=True, dim=1)[:, :k, None]
-        found = theta.gather(1, first.expand(-1, -1, 2))
+        drawn = theta.gather(1, first.expand(-1, -1, 2))
         for i in (inside.sum(1) < k).nonzero().flatten().tolist():
-            found[i] = self._posterior(x[i], k, generator).theta
-        return found
+            drawn[i] = self._posterior(x[i], k, generator).theta
+        return drawn
 
     def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """From the same points of the crescent for all x, on both moons."""
@@ -125,11 +116,6 @@ def _distance(start: tuple[float, float], end: tuple[float, float]) -> float:
     return math.hypot(start[0] + part * along[0], start[1] + part * along[1])
 
 
-def _allowed(least: float, most: float) -> bool:
-    """Whether a radius may lie between two numbers, in double precision."""
-    return least < RADIUS + FARTHEST * WIDTH and most > RADIUS - FARTHEST * WIDTH
-
-
 def _truncated(n: int, least: float, most: float, generator: torch.Generator) -> Tensor:
     """Radii (n,) between two numbers."""
     low, high = (least - RADIUS) / WIDTH, (most - RADIUS) / WIDTH
@@ -158,8 +144,7 @@ def _mapped(moved: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
 
 def _averaged(x: Tensor, points: Tensor) -> Tensor:
     """Means and deviations (2, b, 2) at observations (b, 2), NaN where few points are left."""
-    signs = torch.tensor([[-1], [1]])
-    theta, inside = _mapped((points - x[:, None])[:, None], signs)
+    theta, inside = _mapped((points - x[:, None])[:, None], torch.tensor([[-1], [1]]))
     weights = inside.flatten(1).double()
     weights = weights / torch.where(weights.sum(1) < FEWEST, torch.nan, weights.sum(1))[:, None]
     rows = theta.flatten(1, 2)

@@ -1,0 +1,283 @@
+r"""What everything stands on: checked input, named random streams, and threads.
+
+**Input** of any library is brought to tensors, or refused: a message names the argument, says
+what was expected and what came, and where it is not obvious, what to do.
+
+**Randomness.** Every random number comes from a :class:`torch.Generator` on the CPU, seeded by
+hashing the user's seed together with a key that says what the numbers are for, e.g.
+``stream(seed, "null", 17)`` for the seventeenth null copy. A stream does not depend on which other
+streams were read before it, so results are the same however the work is split. No global
+generator is read or set.
+
+**Threads.** Work is spread over threads, one to a piece, rather than all threads to each small
+product.
+"""
+
+import hashlib
+import math
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import reduce
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+N = TypeVar("N")
+
+
+def as_tensors(given: dict[str, Any]) -> dict[str, Tensor]:
+    """Brings arrays of any library to tensors of one floating type on one device."""
+    arrays = {name: _tensor(name, array) for name, array in given.items()}
+    devices = {array.device for array in arrays.values()}
+    if len(devices) > 1:
+        where = ", ".join(f"{name} on {array.device}" for name, array in arrays.items())
+        raise ValueError(f"device: expected all arrays on one device; got {where}.")
+    dtypes = (array.dtype for array in arrays.values())
+    dtype = reduce(torch.promote_types, dtypes, torch.float32)
+    return {name: array.to(dtype) for name, array in arrays.items()}
+
+
+def _tensor(name: str, given: Any) -> Tensor:
+    array = given if isinstance(given, Tensor) else _from_numpy(name, given)
+    if array.is_complex() or array.layout != torch.strided:
+        raise TypeError(
+            f"{name}: expected a dense array of real numbers; got {array.dtype}, {array.layout}."
+        )
+    if array.numel() == 0:
+        raise ValueError(f"{name}: expected a non-empty array; got shape {tuple(array.shape)}.")
+    # A copy: what was checked must not change under the caller's hands afterwards.
+    array = array.detach().clone()
+    return array if array.is_floating_point() else array.to(torch.float64)
+
+
+def _from_numpy(name: str, given: Any) -> Tensor:
+    try:
+        array = np.asarray(given)
+    except (ValueError, RuntimeError, TypeError) as error:
+        raise TypeError(f"{name}: expected an array of numbers; got {error}.") from error
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: expected an array of real numbers; got {array.dtype}.")
+    # Extended precision, foreign byte orders and negative strides are not for torch.
+    known = np.float32 if array.dtype.itemsize <= 4 else np.float64
+    dtype = known if array.dtype.kind == "f" else np.int64
+    return torch.tensor(np.ascontiguousarray(array, dtype=dtype))
+
+
+def check_finite(name: str, array: Tensor, remedy: str = "") -> None:
+    """Refuses NaN and infinity, with their count and first rows."""
+    bad = ~array.isfinite().reshape(len(array) if array.ndim else 1, -1).all(1)
+    if bad.any():
+        first = bad.nonzero().flatten()[:5].tolist()
+        raise ValueError(
+            f"{name}: expected finite numbers; got NaN or infinity in {int(bad.sum())} of "
+            f"{len(bad)} rows, first at {first}. {remedy}".strip()
+        )
+
+
+def as_device(device: str | torch.device) -> torch.device:
+    """Returns a device that is there."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        there = ["cpu"] + ["cuda"] * torch.cuda.is_available()
+        raise ValueError(f"device: expected one of {there}; got {str(device)!r}.") from error
+    return torch.device(device)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """Returns a whole number of at least `least`, or refuses."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name}: expected a whole number; got {type(value).__name__}.")
+    if value < least:
+        raise ValueError(f"{name}: expected at least {least}; got {value}.")
+    return int(value)
+
+
+def check_number(name: str, value: Any, *, least: float = 0.0, strict: bool = True) -> float:
+    """Returns a finite number above `least`, or refuses."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name}: expected a number; got {type(value).__name__}.")
+    if not math.isfinite(value) or value < least or (strict and value == least):
+        bound = "above" if strict else "of at least"
+        raise ValueError(f"{name}: expected a finite number {bound} {least:g}; got {value}.")
+    return float(value)
+
+
+def check_share(name: str, value: Any) -> float:
+    """Returns a number between 0 and 1, both excluded, or refuses."""
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 0 < value < 1:
+        raise ValueError(f"{name}: expected a number between 0 and 1; got {value!r}.")
+    return float(value)
+
+
+def as_null(null: Any, default: N, *kinds: type, hint: str = "Exchange(99)") -> N:
+    """A null of the kinds as it is, the default one if None or in so many copies, or refuses.
+
+    Example:
+        >>> as_null(39, assay.Exchange(), assay.Exchange)
+        Exchange(n=39)
+    """
+    if null is None:
+        return default
+    if isinstance(null, int) and not isinstance(null, bool):
+        return replace(default, n=null)  # type: ignore[type-var]
+    if not isinstance(null, kinds):
+        raise TypeError(
+            f"null: expected a number of copies or a null such as {hint}; got {null!r}."
+        )
+    return null  # type: ignore[return-value]
+
+
+def check_kind(name: str, value: Any, expected: str, *members: str) -> None:
+    """Refuses an object that lacks what is asked of it, and a class in place of its instance."""
+    if isinstance(value, type) or any(not hasattr(value, member) for member in members):
+        raise wrong_kind(name, value, expected)
+
+
+def wrong_kind(name: str, value: Any, expected: str) -> TypeError:
+    """The error of a value of another kind than expected, or of a class in place of its value."""
+    got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    return TypeError(f"{name}: expected {expected}; got {got}.")
+
+
+Seed = int | torch.Generator
+
+
+def seed_of(seed: Seed) -> int:
+    """Returns a non-negative integer seed; a generator is advanced by one draw."""
+    if isinstance(seed, torch.Generator):
+        return int(torch.randint(2**62, (), generator=seed, device=seed.device))
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise TypeError(f"seed: expected an int or a torch.Generator; got {type(seed).__name__}.")
+    if seed < 0:
+        raise ValueError(f"seed: expected a non-negative int; got {seed}.")
+    return int(seed)
+
+
+def stream(seed: int, *key: int | str) -> torch.Generator:
+    """Returns the generator of the stream whose key says in words and numbers what it is for.
+
+    Example:
+        >>> a = torch.rand(3, generator=stream(0, "null", 1))
+        >>> torch.equal(a, torch.rand(3, generator=stream(0, "null", 1)))
+        True
+        >>> torch.equal(a, torch.rand(3, generator=stream(0, "null", 2)))
+        False
+    """
+    words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]
+    state = np.random.SeedSequence([seed, *words]).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(state >> np.uint64(1)))
+
+
+def mix_seed(seed: int, content: np.ndarray | bytes) -> int:
+    """A seed that depends on some content as well.
+
+    With one and the same seed, two data sets then still meet independent nulls. The content must
+    be something that no null changes, such as the order of x.
+    """
+    data = content if isinstance(content, bytes) else content.tobytes()
+    digest = hashlib.blake2b(data, digest_size=8).digest()
+    return (seed ^ int.from_bytes(digest, "big")) % 2**62
+
+
+_QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+def progress(
+    items: Iterable[Any] | None = None, desc: str = "", *, silent: bool | None = None, **how: Any
+) -> Any:
+    """A :class:`tqdm.tqdm` bar on a terminal, which leaves nothing behind; silence in a pipe.
+
+    Without items it is moved by hand. Whether it is `silent` is left to the terminal if None.
+    """
+    return tqdm(items, desc, disable=True if _QUIET.get() else silent, leave=None, **how)
+
+
+@contextmanager
+def without_progress() -> Iterator[None]:
+    """Runs work many times over without a bar for each."""
+    token = _QUIET.set(True)  # noqa: FBT003
+    try:
+        yield
+    finally:
+        _QUIET.reset(token)
+
+
+# The global generators are one for all threads.
+_ONE_AT_A_TIME = threading.RLock()
+
+
+@contextmanager
+def isolated(generator: torch.Generator) -> Iterator[None]:
+    """Seeds the global generators, which code of others reads, and restores them afterwards."""
+    seed = int(torch.randint(2**31, (), generator=generator))
+    with _ONE_AT_A_TIME, torch.random.fork_rng():
+        numpy_state = np.random.get_state()  # noqa: NPY002
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+@contextmanager
+def spread_over(workers: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """A map over pieces of work, in order; while one thread waits for Python another computes.
+
+    Example:
+        >>> with spread_over(2) as apply:
+        ...     list(apply(abs, [-1, 2]))
+        [1, 2]
+    """
+    if workers == 1:
+        yield map
+        return
+    pool = ThreadPoolExecutor(workers)
+    with one_thread():
+        try:
+            yield pool.map
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread to a product: small ones would wait for their threads, on busy cores for long."""
+    _SINGLE.enter()
+    try:
+        yield
+    finally:
+        _SINGLE.leave()
+
+
+class _Single:
+    """One thread to a product as long as anybody spreads; the last one gives the others back."""
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.before = threading.Lock(), 0, 1
+
+    def enter(self) -> None:
+        with self.lock:
+            if not self.users:
+                self.before = torch.get_num_threads()
+                torch.set_num_threads(1)
+            self.users += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                torch.set_num_threads(self.before)
+
+
+_SINGLE = _Single()

@@ -1,0 +1,162 @@
+"""What a classifier and its scores are: the contract between nulls, classifiers and tests.
+
+A classifier turns copies into scores, all at once, and must treat all copies alike, so that a
+statistic of its scores is one and the same function of each. A classifier of one's own implements
+``fit``; everything else has a default.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._core import wrong_kind
+from ..nulls.copies import Copies
+from ..nulls.exchange import Exchange, GlobalNull
+from ..samples.calibration import Calibration
+from ..samples.neighbourhoods import Robust
+
+# Statistics (o, H + 1) of scores (o, H + 1, s).
+Statistics = Callable[[Tensor], np.ndarray]
+
+
+class Scores(ABC):
+    """A fitted classifier: H + 1 functions of (theta, x), the first of which saw the data."""
+
+    # Whether the scores consist of several views, whose statistics a test combines.
+    several: ClassVar[bool] = False
+
+    @abstractmethod
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and features of x (o, d)."""
+
+    def views(self, theta: Tensor, x: Tensor) -> Iterator[Tensor]:
+        """Scores (o, H + 1, s) of each of the classifiers that these consist of.
+
+        A view may go beyond 0 and 1, as least squares do: a statistic sees it as it is, since far
+        beyond is further evidence.
+        """
+        yield self(theta, x)
+
+    def statistics(self, statistic: Statistics, theta: Tensor, x: Tensor) -> list[np.ndarray]:
+        """Statistics (o, H + 1) of every view."""
+        return [statistic(view) for view in self.views(theta, x)]
+
+
+class Classifier(ABC):
+    """A recipe that turns copies into scores.
+
+    It must be a deterministic function of a copy and the seed, the same for every copy; any
+    preprocessing may look at members and x, but not at who plays the truth.
+
+    Example:
+        A classifier of one's own, least squares on products of one theta and one x:
+
+        >>> def features(theta, x):
+        ...     return torch.cat([torch.ones_like(x), theta, x, theta * x], -1)
+        >>> class Products(Classifier):
+        ...     def fit(self, copies, seed):
+        ...         tables = [copies.rows(h) for h in range(len(copies))]
+        ...         return Fitted(torch.stack([self.solve(*table) for table in tables]))
+        ...
+        ...     def solve(self, theta, x, labels):
+        ...         return torch.linalg.lstsq(features(theta, x), labels.float()).solution
+        >>> class Fitted(Scores):
+        ...     def __init__(self, weights):
+        ...         self.weights = weights  # (H + 1, 4)
+        ...
+        ...     def __call__(self, theta, x):
+        ...         x = x[:, None].expand(*theta.shape[:2], -1)
+        ...         scores = torch.einsum("osi,hi->ohs", features(theta, x), self.weights)
+        ...         return scores.clamp(0, 1)
+        >>> theta, noise, z = torch.randn(3, 300, 1, generator=torch.Generator().manual_seed(0))
+        >>> calibration = assay.Calibration(theta, theta + noise, z)
+        >>> test = assay.lc2st(calibration, Products(), null=99)
+        >>> result = test(assay.Draws([2.0], z))
+        >>> bool(result.pvalue <= 0.05)  # the prior is no posterior
+        True
+    """
+
+    # Whether several sizes of a neighbourhood can be tested together.
+    several_sizes: ClassVar[bool] = False
+    # The null it is made for; None leaves it to the test.
+    null: ClassVar[GlobalNull | None] = None
+
+    @abstractmethod
+    def fit(self, copies: Copies, seed: int) -> Scores:
+        """Fits all copies."""
+
+    def choose(self, calibration: Calibration) -> "Classifier":
+        """The classifier for a calibration, whoever plays the truth in it; itself by default."""
+        return self
+
+    def refit(self, data: Scores, copies: Copies, near: Tensor, seed: int) -> Scores:
+        """Fits copies that differ from the data near x_o only, given the data's fit.
+
+        Those are the sets near x_o at c sizes, with shape (c, n); copies differ in the last.
+        """
+        return Joined(data, self.fit(copies[1:], seed))
+
+
+class ClosedForm(Classifier):
+    """A classifier in closed form, whose null copies cost next to nothing in either space."""
+
+    null: ClassVar[GlobalNull | None] = Exchange(999)
+
+
+def as_classifier(classifier: Any, default: Classifier) -> Classifier:
+    """A classifier as it is, the default one if None, or refuses."""
+    classifier = default if classifier is None else classifier
+    if not isinstance(classifier, Classifier):
+        raise wrong_kind("classifier", classifier, "a classifier such as MLP()")
+    return classifier
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(Scores):
+    """Scores of two groups of copies, one behind the other."""
+
+    first: Scores
+    second: Scores
+
+    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
+        return torch.cat([self.first(theta, x), self.second(theta, x)], 1)
+
+
+# Members beyond this many scales are moved to it, so that one wild latent cannot end training.
+FARTHEST = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Location and scale of members, each (m,), and the scale of features of x."""
+
+    location: Tensor
+    scale: Tensor
+    robust: Robust
+
+    @classmethod
+    def fit(cls, copies: Copies) -> Self:
+        """The scaling of a data set, the same for all its copies."""
+        x = copies.x
+        # Without x, as in a test of two samples, there are no quartiles to find.
+        return cls(*copies.scaling, Robust.fit(x) if x.shape[1] else Robust(x[0], x[0]))
+
+    @property
+    def width(self) -> int:
+        """The number of inputs, m + d."""
+        return len(self.location) + len(self.robust.location)
+
+    def theta(self, theta: Tensor) -> Tensor:
+        """Members (..., m) on the common scale, in single precision."""
+        scaled = (theta - self.location) / self.scale
+        return scaled.clamp(-FARTHEST, FARTHEST).float()
+
+    def x(self, x: Tensor) -> Tensor:
+        """Features (..., d) on the common scale, in single precision."""
+        return self.robust(x).float()

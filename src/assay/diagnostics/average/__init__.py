@@ -1,0 +1,7 @@
+"""Tests over all x: is q right on average?
+
+A calibration with draws of q comes in; a :class:`~assay.results.Result` with a row for each
+quantity comes out. Passing is necessary for a right q, not sufficient: errors at one x may cancel
+those at another. Imports what all diagnostics may, and nothing of
+:mod:`~assay.diagnostics.local`.
+"""

@@ -1,0 +1,612 @@
+r"""The local moment test: what the truth looks like, near x_o, in the coordinates of q.
+
+If q is right near x_o, the latents :math:`z = T^{-1}(\theta; x)` of the truths there are draws of
+N(0, I), and every feature :math:`\phi` with mean zero under it averages to nothing but noise. For
+weights w around x_o of unit norm and several banks b of features,
+
+.. math:: a_b = \sum_n w_n \phi_b(z_n), \qquad
+    S = \max_w \sum_b -\log P(\chi^2_{\nu_b} \ge |a_b|^2 / s_b),
+
+where the chi-square law of :math:`|a_b|^2` is that of its known mean and variance. S is compared
+with its values for null copies, so the p-value is exact whatever the banks, weights and their
+number. With :class:`~assay.samples.neighbourhoods.Nearest` points far from x_o have no weight, and
+the p-value is exact for the neighbourhood alone: nothing leaks in.
+
+**Without a flow** the k draws of q at each x take its place: the truth and the draws are whitened
+together by their own mean and covariance, features are centred within each set, and the null
+exchanges which member plays the truth. This is exact for any sampler.
+
+The averages of the first two orders are themselves the local bias, dispersion and correlation;
+how often the regions of q contain the truth near x_o is told beside them.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.special
+import torch
+from torch import Tensor
+
+from ..._core import Seed, as_null, check_kind, one_thread, progress, seed_of, spread_over
+from ...classifiers.features import BANKS, MOST_FEATURES, Coordinates, Hermite, Latent, Whitened
+from ...nulls.exchange import Exchange, KnownBase, LocalExchange, global_null
+from ...results import Adjustment, GlobalMaxT, LocalResult, MaxT, settings_of
+from ...samples.calibration import Calibration, Draws, Latents, Observation
+from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood
+from ...samples.posterior import StandardNormal
+from .base import ClosedForm, LocalTest
+from .moment_effects import (
+    Balls,
+    Ellipsoids,
+    MomentTable,
+    RegionCoverage,
+    ResidualLaw,
+    Shells,
+    Tail,
+    carried_inside,
+    carried_to,
+    expected_under_q,
+    joined_tables,
+    moment_table,
+    residuals,
+    shares_inside,
+    tail,
+    with_intervals,
+)
+
+# Latents beyond this are moved to it: the cube of a wild one would drown all others.
+FARTHEST = 8.0
+# Rows that are summed over at a time, so that a million of them need little memory.
+ROWS = 2**14
+# Copies from which on progress is shown.
+MANY = 2000
+
+# Features (rows, p) of a bank, for the i-th part of the rows.
+PartOfBank = Callable[[int, int], Tensor]
+
+
+def moments(
+    calibration: Calibration,
+    where: Neighbourhood | None = None,
+    null: int | KnownBase | Exchange | LocalExchange | None = None,
+    banks: tuple[Latent, ...] | Latent = BANKS,
+    coordinates: Coordinates | None = None,
+    seed: Seed = 0,
+) -> "Moments":
+    """Prepares the local moment test; nothing is trained.
+
+    Args:
+        calibration: Latents of a flow with base N(0, I), or pairs with k draws of q at each x.
+        where: Weights around x_o: :class:`assay.Nearest` by default, exact for the neighbourhood,
+            or :class:`assay.Smooth` over all points.
+        null: How null copies are made, or their number; by default :class:`assay.KnownBase` in
+            latent space and :class:`assay.Exchange` for draws. :class:`assay.LocalExchange` is
+            these with its own neighbourhood for `where`.
+        banks: Banks of features.
+        coordinates: What stands in for latents where there are draws:
+            :class:`~assay.classifiers.features.Whitened` by default, or
+            :class:`~assay.classifiers.features.NormalScores` for a q of several modes.
+        seed: An int or a generator. The same seed gives the same test.
+
+    Example:
+        >>> z, x = torch.randn(2, 500, 2, generator=torch.Generator().manual_seed(0))
+        >>> wide = Calibration.from_base(0.7 * z, x)
+        >>> result = moments(wide)(torch.zeros(2))
+        >>> float(result.pvalue)
+        0.005
+        >>> result.directions.dispersion[-1].round(1)  # q is 1 / 0.7 = 1.4 times too wide
+        array([1.4, 1.4])
+    """
+    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    where, null = _local(calibration, where, null)
+    coordinates = Whitened() if coordinates is None else coordinates
+    check_kind("coordinates", coordinates, "coordinates such as Whitened()", "check")
+    banks = tuple(banks) if isinstance(banks, tuple | list) else (banks,)
+    _check_banks(banks, calibration.m)
+    calibration = _usable(calibration, coordinates)
+    return Moments(calibration, where, null, banks, coordinates, seed_of(seed))
+
+
+def moments_apply(calibration: Calibration) -> bool:
+    """Whether there is a standard normal base, or enough draws of q at each x."""
+    if isinstance(calibration, Latents):
+        return isinstance(calibration.base, StandardNormal)
+    return Whitened().enough(calibration.k or 0, calibration.m)
+
+
+def _local(
+    calibration: Calibration, where: Neighbourhood | None, null: Any
+) -> tuple[Neighbourhood, KnownBase | Exchange]:
+    """The weights, and the null that fits the calibration."""
+    default: Any = global_null(calibration)
+    if isinstance(null, LocalExchange):
+        where, null = null.near(where), null.like(default)
+    null = as_null(null, default, Exchange, KnownBase)
+    if not isinstance(null, type(default)):
+        raise ValueError(
+            f"null: expected {type(default).__name__}(n) for "
+            f"{'draws' if calibration.base is None else 'latents'}; got {null!r}."
+        )
+    return as_neighbourhood(where), null
+
+
+def _check_banks(banks: tuple[Latent, ...], m: int) -> None:
+    if not banks:
+        raise ValueError("banks: expected at least one; got none.")
+    for bank in banks:
+        check_kind("banks", bank, "banks such as Hermite(2)", "size", "spread")
+        if bank.size(m) > MOST_FEATURES:
+            raise ValueError(
+                f"banks: expected at most {MOST_FEATURES} features each; got {bank.size(m)} from "
+                f"{bank!r} of {m} parameters. Leave it out."
+            )
+
+
+def _usable(calibration: Calibration, coordinates: Coordinates) -> Calibration:
+    """The calibration in an order that x decides, or refuses another base or too few draws."""
+    if not isinstance(calibration, Latents):
+        coordinates.check(calibration.k or 0, calibration.m)
+    elif not isinstance(calibration.base, StandardNormal):
+        raise ValueError(
+            "calibration: expected latents with base N(0, I), under which the features have known "
+            "means; got another base. Transform it to a standard normal, or use draws theta_q."
+        )
+    return calibration.sorted()
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class MomentsResult(LocalResult):
+    """What the local moment test found at one observation, or at o of them.
+
+    The statistic is the largest surprise over all sizes.
+
+    Args:
+        approximation: The p-value by chi-square laws, without nulls, shaped as the statistic; for
+            draws it is about twice as small as it should be.
+        pairs: The effective number of calibration pairs at each size, with shape (c,) or (o, c).
+        directions: Errors of q in latent directions; in parameters where there is no flow.
+        parameters: Errors of q in parameters, through the flow; None where there is none.
+        region: How often q's regions contain the truth.
+        tail: Truths where q has next to no mass.
+    """
+
+    approximation: np.ndarray
+    pairs: np.ndarray
+    directions: MomentTable
+    parameters: MomentTable | None
+    region: RegionCoverage | None = None
+    tail: Tail | None = None
+    adjustment: Adjustment = MaxT()
+
+    @property
+    def shown(self) -> MomentTable:
+        """Errors in parameters where they are known, in latent directions otherwise."""
+        return self.directions if self.parameters is None else self.parameters
+
+    @property
+    def named(self) -> bool:
+        """Whether errors are told in parameters, rather than in latent directions."""
+        return self.parameters is not None or self.settings["space"] == "parameters"
+
+    @property
+    def _columns(self) -> dict[str, np.ndarray]:
+        return {**super()._columns, "p approx": self.approximation, "pairs": self.pairs[..., -1]}
+
+    @property
+    def sentence(self) -> str:
+        """One sentence to quote."""
+        shown = self.shown
+        if self.many:
+            return f"{self._counted}. {self._adjusted_by}"
+        name = "parameter" if self.named else "latent"
+        bias, wide = shown.bias[-1], shown.dispersion[-1]
+        parts = [
+            f"{name} {j}: {bias[j]:+.2f} ± {2 * shown.bias_null[-1, j]:.2f} sd, "
+            f"width × {wide[j]:.2f} ± {2 * shown.dispersion_null[-1, j]:.2f}"
+            for j in range(min(len(bias), 6))
+        ]
+        more = "; ..." if len(bias) > len(parts) else ""
+        return (
+            f"Against the truth near x_o (± two null standard deviations), q is off by "
+            f"{'; '.join(parts)}{more}.{self._warning}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Moments(LocalTest):
+    """A local moment test, see :func:`moments`; call it with x_o, or with :class:`assay.Draws`."""
+
+    calibration: Calibration
+    where: Neighbourhood
+    null: KnownBase | Exchange
+    banks: tuple[Latent, ...]
+    coordinates: Coordinates
+    seed: int
+
+    def __call__(self, draws: Any) -> MomentsResult:
+        """Tests q at one observation or many; with draws there a flow tells of parameters."""
+        draws = Draws.of(draws)
+        observation = self.calibration.observation(draws)
+        weights = self.weights(observation)
+        squares = self._squares(weights, range(1))
+        means, degrees = self._source.laws(self.banks)
+        data, null = _surprise(squares, means, degrees)[0], self._null(observation, weights)
+        pairs, shaped = _pairs(weights), observation.shaped
+        directions, region, beyond = self._directions(weights)
+        parameters = self._parameters(weights, draws)
+        return MomentsResult(
+            statistic=shaped(data.max(1)),
+            null=shaped(null.max(2).T),
+            approximation=shaped(_approximation(squares[0], means, degrees)),
+            pairs=shaped(pairs),
+            x=shaped(observation.x.cpu().numpy()),
+            directions=shaped(directions),
+            parameters=None if parameters is None else shaped(parameters),
+            hypothesis=self.where.hypothesis(float(pairs.max()) / len(self.calibration)),
+            settings=self.settings,
+            adjustment=MaxT() if self.where.local else GlobalMaxT(),
+            support=self.calibration.support(observation),
+            region=shaped(region),
+            tail=shaped(beyond),
+        )
+
+    def refit_on(self, calibration: Calibration) -> "Moments":
+        """The same recipe on another calibration; nulls of the same latent x are kept."""
+        made = replace(self, calibration=_usable(calibration, self.coordinates))
+        if made._null_key == self._null_key:
+            vars(made)["_nulls"] = self._nulls
+        return made
+
+    def closed_form(self, observation: Observation, nulls: int) -> "ClosedMoments | None":
+        """The test of other truths at the same x in closed form, for latents and whitened sets."""
+        if self.calibration.base is None and not isinstance(self.coordinates, Whitened):
+            return None
+        return ClosedMoments.of(self, observation, nulls)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings and versions that made this test, as plain values."""
+        banks = [repr(bank) for bank in self.banks]
+        own = {"where": self.where, "null": self.null, "banks": banks}
+        made = {"coordinates": self.coordinates, "seed": self.seed}
+        return settings_of("local moments", self.calibration, **own, **made)
+
+    def __repr__(self) -> str:
+        return f"Moments({self.calibration!r}, {self.where!r}, {self.null!r}, seed={self.seed})"
+
+    def weights(self, observation: Observation) -> Tensor:
+        """Weights (o, c, n) of the calibration points around observations."""
+        return self.where.weights(self.calibration.features, observation.features)
+
+    @property
+    def _source(self) -> "_Latents | _Sets":
+        if isinstance(self.calibration, Latents):
+            return _Latents(self.calibration, self.null, self.seed)
+        return _Sets(self.calibration, self.null, self.coordinates, self.seed)
+
+    @property
+    def _null_key(self) -> Any:
+        """What nulls in latent space depend on; a new one every time where they depend on q."""
+        if not isinstance(self.calibration, Latents):
+            return object()
+        features = self.calibration.features
+        return self.seed, self.null.n, features.shape, features.cpu().numpy().tobytes()
+
+    @cached_property
+    def _nulls(self) -> dict[bytes, np.ndarray]:
+        """Null surprises (H, o, c) that were made, by observations."""
+        return {}
+
+    def _null(self, observation: Observation, weights: Tensor) -> np.ndarray:
+        """Null surprises (H, o, c), made once for the same observations."""
+        key = observation.features.cpu().numpy().tobytes()
+        if key not in self._nulls:
+            self._nulls[key] = self.surprises(weights, range(1, self.null.n + 1))
+        return self._nulls[key]
+
+    def surprises(self, weights: Tensor, which: range) -> np.ndarray:
+        """Surprises (h, o, c) of some copies, with weights (o, c, n)."""
+        return _surprise(self._squares(weights, which), *self._source.laws(self.banks))
+
+    def _squares(self, weights: Tensor, which: range) -> np.ndarray:
+        """Squared lengths (h, o, c, b) of the weighted sums of each bank, for some copies."""
+        near = _near(weights)
+        table = weights[..., near].flatten(0, 1)
+        features = self._source.features(self.banks, near)
+
+        def squares(h: int) -> Tensor:
+            """Squared lengths (o c, b) of copy h."""
+            truths, parts = features(h), table.split(ROWS, 1)
+            sums = [sum(part @ truths(bank, i) for i, part in enumerate(parts)) for bank in banks]
+            return torch.stack([total.square().sum(1) for total in sums], 1)
+
+        banks = range(len(self.banks))
+        workers = torch.get_num_threads() if weights.device.type == "cpu" else 1
+        silent = True if len(which) < MANY else None
+        # One thread to a product for data and nulls alike, so that equal sums round alike.
+        with one_thread(), spread_over(workers if len(which) > 1 else 1) as apply:
+            done = progress(apply(squares, which), "nulls", silent=silent, total=len(which))
+            lengths = torch.stack(list(done))
+        shape = len(which), *weights.shape[:2], len(self.banks)
+        return lengths.reshape(shape).double().cpu().numpy()
+
+    def _directions(self, weights: Tensor) -> tuple[MomentTable, RegionCoverage, Tail]:
+        """Errors of q in latent directions, or in parameters where there are draws.
+
+        With the coverage of its regions (o, c, l), with error and null, and its tail.
+        """
+        z, law = self._source.residuals(weights)
+        correlated = self.calibration.base is not None
+        table = moment_table(weights, z, z.square(), law, correlated=correlated)
+        near = _near(weights)
+        shells, around = self._source.shells(near), weights[..., near]
+        inside = shares_inside(shells, around)
+        region = RegionCoverage(*(part[:, :, -1] for part in inside))
+        return with_intervals(table, inside), region, tail(shells, around)
+
+    def _parameters(self, weights: Tensor, draws: Draws) -> MomentTable | None:
+        """Errors of q in parameters, from latents of truths that are carried to x_o.
+
+        Moments of q itself are constants of a regression on Hermite functions of the latents of
+        its draws, which have known means: only what they do not explain is left as noise.
+        """
+        if self.calibration.flow is None:
+            return None
+        observed = self.calibration.observe(draws, self.seed)
+        assert observed.theta is not None
+        z, _ = self._source.residuals(weights)
+        each = zip(weights.split(1), observed.draws.to(z), observed.theta.to(z), strict=True)
+        return joined_tables([_parameter_table(around, z, *there) for around, *there in each])
+
+
+def _near(weights: Tensor) -> Tensor:
+    """The points (b,) with any weight around any observation, from weights (o, c, n)."""
+    return (weights != 0).any(1).any(0).nonzero().flatten()
+
+
+def _parameter_table(around: Tensor, z: Tensor, latents: Tensor, theta: Tensor) -> MomentTable:
+    """Errors at one observation, with weights (1, c, n) of truths z (n, m) around it.
+
+    Latents (s, m) and theta (s, m) are those of the draws of q there.
+    """
+    near = _near(around)
+    there = torch.cat([Hermite(1)(latents), Hermite(2)(latents)], 1)
+    scale = theta.std(0)
+    theta = (theta - theta.mean(0)) / torch.where(scale > 0, scale, 1)
+    carried = carried_to(z[near], latents, theta)
+    mean, square = (expected_under_q(values, there) for values in (theta, theta**2))
+    unit = (square - mean**2).clamp_min(0.5).sqrt()
+    moved = (carried - mean) / unit
+    flat = torch.ones_like(moved)
+    fourth = ((theta - mean) / unit).pow(4).mean(0) * flat
+    law = ResidualLaw(0 * flat, flat, fourth, 0.0)
+    table = moment_table(around[..., near], moved, moved.square(), law, correlated=False)
+    return with_intervals(table, carried_inside(around[..., near], carried, theta))
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedMoments(ClosedForm):
+    r"""The moment test of other truths at the same x, with nulls and set means made once.
+
+    In sets, a truth with :math:`u = L^{-1} (\theta - \mu)` for the mean and the Cholesky factor of
+    the covariance of the k others has, whitened among all k + 1 = r, the coordinates
+
+    .. math:: z_j = \sqrt{k / r} \; u_j / \sqrt{a_{j-1} a_j}, \qquad
+        a_j = 1 + \tfrac1r \sum_{i \le j} u_i^2 .
+
+    The sets near any observation (b,) have weights (o c, b); offsets are the weighted sums (o c,
+    p) of the set means of each bank's features, laws mean and degrees of its squared length.
+    """
+
+    banks: tuple[Latent, ...]
+    near: Tensor
+    null: np.ndarray
+    nulls: int
+    hypothesis: str
+    weights: Tensor
+    offsets: tuple[Tensor, ...]
+    laws: tuple[np.ndarray, np.ndarray]
+
+    @classmethod
+    def of(cls, test: Moments, observation: Observation, nulls: int) -> "ClosedMoments":
+        """Makes nulls and set means."""
+        weights = test.weights(observation)
+        near = _near(weights)
+        table = weights[..., near].flatten(0, 1)
+        share = float((weights != 0).sum(2).max()) / weights.shape[2]
+        copies = range(1, max(nulls, test.null.n) + 1)
+        many = replace(test, null=replace(test.null, n=len(copies)))
+        return cls(
+            test.banks,
+            near,
+            many.surprises(weights, copies).max(2).T,
+            test.null.n,
+            test.where.hypothesis(share),
+            table,
+            _set_means(test, table, near),
+            test._source.laws(test.banks),
+        )
+
+    def statistic(self, truth: Tensor, others: Tensor | None) -> np.ndarray:
+        """Statistics (o,) of truths (b, m) among the others of their sets (b, k, m)."""
+        white = truth if others is None else _whitened_among(truth, others)
+        z = white.clamp(-FARTHEST, FARTHEST)
+        parts = list(zip(self.weights.split(ROWS, 1), z.split(ROWS), strict=True))
+        squares = []
+        for bank, offset in zip(self.banks, self.offsets, strict=True):
+            total = sum((part @ bank(rows) for part, rows in parts), -offset)
+            squares.append(total.square().sum(1))
+        table = torch.stack(squares, 1).double().cpu().numpy()
+        surprise = _surprise(table.reshape(len(self.null), -1, len(squares)), *self.laws)
+        return np.asarray(surprise.max(1))
+
+
+def _set_means(test: Moments, weights: Tensor, near: Tensor) -> tuple[Tensor, ...]:
+    """Weighted sums (o c, p) of the set means of features; zero in latent space."""
+    totals: list[Any] = [weights.new_zeros(())] * len(test.banks)
+    if isinstance(test.calibration, Latents):
+        return tuple(totals)
+    members = test.calibration.members
+    step = max(1, ROWS // members.shape[1])
+    for rows, part in zip(near.split(step), weights.split(step, 1), strict=True):
+        z = test.coordinates(members[rows]).clamp(-FARTHEST, FARTHEST)
+        for i, bank in enumerate(test.banks):
+            totals[i] = totals[i] + part @ bank(z).mean(1)
+    return tuple(totals)
+
+
+def _whitened_among(truth: Tensor, others: Tensor) -> Tensor:
+    """Coordinates (b, m) of truths (b, m) among the others of their sets (b, k, m)."""
+    r = others.shape[1] + 1
+    mean = others.mean(1)
+    centred = others - mean[:, None]
+    covariance = centred.mT @ centred / (r - 1)
+    diagonal = covariance.diagonal(dim1=1, dim2=2)
+    # As in `Whitened`: a little more than rounding, and a parameter without variation stays.
+    diagonal += torch.where(diagonal > 0, 1e-4 * diagonal, torch.ones_like(diagonal))
+    factor = torch.linalg.cholesky(covariance)
+    inverse = torch.linalg.solve_triangular(
+        factor, torch.eye(factor.shape[1]).to(factor).expand_as(factor), upper=False
+    )
+    u = (inverse @ (truth - mean)[..., None])[..., 0]
+    above = 1 + u.square().cumsum(1) / r
+    before = torch.cat([torch.ones_like(above[:, :1]), above[:, :-1]], 1)
+    white: Tensor = math.sqrt((r - 1) / r) * u * (above * before).rsqrt()
+    return white
+
+
+@dataclass(frozen=True, eq=False)
+class _Latents:
+    """Truths as latents, and null copies of them as base draws."""
+
+    calibration: Latents
+    null: Any
+    seed: int
+
+    def laws(self, banks: tuple[Latent, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Mean, and degrees of freedom, of the squared length of each bank's sum."""
+        return _laws([bank.spread(self.calibration.m) for bank in banks])
+
+    def residuals(self, like: Tensor) -> tuple[Tensor, ResidualLaw]:
+        """What is standard normal if q is right (n, m), and what it would be then."""
+        z = self.calibration.theta.to(like)
+        flat = torch.ones_like(z)
+        return z, ResidualLaw(torch.zeros_like(z), flat, torch.full_like(z, 3.0), 0.0)
+
+    def shells(self, near: Tensor) -> Shells:
+        """Regions of q at some points."""
+        return Balls(self.calibration.theta[near])
+
+    def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], PartOfBank]:
+        """Features (rows, p) for the truths of copy h."""
+        copies = self.null.copies(self.calibration, self.seed)
+
+        def truths(h: int) -> PartOfBank:
+            z = copies[h : h + 1].copy_truths[0, near].clamp(-FARTHEST, FARTHEST).split(ROWS)
+            return lambda bank, i: banks[bank](z[i])
+
+        return truths
+
+
+@dataclass(frozen=True, eq=False)
+class _Sets:
+    """Truths among draws, in the coordinates of their set, and exchanges of them."""
+
+    calibration: Calibration
+    null: Any
+    coordinates: Coordinates
+    seed: int
+
+    def laws(self, banks: tuple[Latent, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and degrees, from the covariance within sets, which no exchange changes."""
+        rows = torch.arange(0, len(self.calibration), 1 + len(self.calibration) // 2000)
+        spreads = []
+        for features in self._centred(banks, rows):
+            flat = features.flatten(0, 1).double()
+            covariance = flat.mT @ flat / len(flat)
+            spreads.append((float(covariance.trace()), float(covariance.square().sum())))
+        return _laws(spreads)
+
+    def residuals(self, like: Tensor) -> tuple[Tensor, ResidualLaw]:
+        """Truths in standard deviations of the draws (n, m), and what they would be.
+
+        That is told by all members, each against the rest of its set, whatever the shape of q and
+        the number of draws.
+        """
+        members = self.calibration.members
+        each = residuals(members).to(like)
+        squares = each.square()
+        parts = (each.mean(1), squares.mean(1), squares.square().mean(1))
+        return each[:, 0], ResidualLaw(*parts, 1 / (members.shape[1] - 1))
+
+    def shells(self, near: Tensor) -> Shells:
+        """Regions of q at some points."""
+        return Ellipsoids(self.calibration.members[near], self.coordinates)
+
+    def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], PartOfBank]:
+        """Features (rows, p) for the truths of copy h, centred within sets."""
+        centred = [features.split(ROWS) for features in self._centred(banks, near)]
+        copies = self.null.copies(self.calibration, self.seed)
+
+        def truths(h: int) -> PartOfBank:
+            who = copies.copy_labels(h).to(near.device)[near].long().argmax(1).split(ROWS)
+
+            def features(bank: int, i: int) -> Tensor:
+                rows = torch.arange(len(who[i]), device=near.device)
+                chosen: Tensor = centred[bank][i][rows, who[i]]
+                return chosen
+
+            return features
+
+        return truths
+
+    def _centred(self, banks: tuple[Latent, ...], rows: Tensor) -> list[Tensor]:
+        members = self.null.copies(self.calibration, self.seed).members
+        z = self.coordinates(members[rows]).clamp(-FARTHEST, FARTHEST)
+        features = (bank(z) for bank in banks)
+        return [f - f.mean(1, keepdim=True) for f in features]
+
+
+def _laws(spreads: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and degrees of freedom of chi-square laws with these traces of C and C squared."""
+    first, second = np.array(spreads).T
+    if not (np.isfinite(first).all() and (first > 1e-6).all()):
+        raise ValueError(
+            "theta_q: expected draws that vary within their sets; got sets without variation, or "
+            "in units beyond the range of their precision."
+        )
+    return first, first**2 / second
+
+
+def _approximation(squares: np.ndarray, means: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+    """P-values (o,) by the chi-square laws alone, from squared lengths (o, c, b)."""
+    p = scipy.special.chdtrc(degrees, degrees * squares / means)
+    return _cauchy(p.reshape(len(p), -1))
+
+
+def _surprise(squares: np.ndarray, means: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+    """Sums over banks of minus the logarithm of chi-square tails, by Wilson and Hilferty.
+
+    A fixed function of the squares, so nulls stay exact; its far tails stay finite.
+    """
+    variance = 2 / (9 * degrees)
+    score = (np.cbrt(squares / means) - (1 - variance)) / np.sqrt(variance)
+    return np.asarray(-scipy.special.log_ndtr(-score).sum(-1))
+
+
+def _cauchy(p: np.ndarray) -> np.ndarray:
+    """Combines p-values (o, t) under any dependence (Liu and Xie 2020)."""
+    p = np.clip(p, 1e-300, 1 - 1e-12)
+    # tan(pi (1/2 - p)) loses all digits for tiny p, where it is 1 / (pi p).
+    tangents = np.where(p < 1e-8, 1 / (np.pi * p), np.tan(np.pi * (0.5 - p)))
+    mean = tangents.mean(-1)
+    return np.asarray(np.where(mean > 1e8, 1 / (np.pi * mean), 0.5 - np.arctan(mean) / np.pi))
+
+
+def _pairs(weights: Tensor) -> np.ndarray:
+    """Effective numbers of pairs (o, c): (sum w)^2 / sum w^2."""
+    return (weights.sum(2).square() / weights.square().sum(2)).double().cpu().numpy()

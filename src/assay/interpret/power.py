@@ -1,0 +1,468 @@
+r"""Power: what a test could have seen at x_o, as minimum detectable effects.
+
+A large p-value is a comfort only if an error that matters would have made it small. Declare q the
+truth, plant an error of known size s at the x of the calibration (:mod:`assay.interpret.errors`),
+and run the same test with the same classifier, null and statistic at the same observations;
+repeated with fresh truths this gives the rejection rate :math:`\pi(s)`. The **minimum detectable
+effect** is the s with :math:`\pi(s)` = 0.8, from the monotone curve
+
+.. math:: \pi(s) = \Phi\big(\Phi^{-1}(\alpha) + (s / c)^g\big),
+
+which has the right level at s = 0, fitted by maximum likelihood to the rejections around it. All
+sizes share the same truths in a repetition, and all observations the same planted data.
+
+**Nulls are made once** for the moment test. In latent space they know neither q nor the truths,
+and nothing is lost; for draws they are those of the same sets without an error, since exchanges of
+a set in which one member of k + 1 was moved a little are nearly those of the set. Other tests are
+made again for every planted data set: whole, or, where its statistic is that of a single
+classifier, with a few null copies that are pooled over all repetitions at the same size.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.optimize
+import torch
+from scipy.stats import norm
+
+from .._core import (
+    Seed,
+    check_count,
+    check_number,
+    progress,
+    seed_of,
+    spread_over,
+    stream,
+    without_progress,
+)
+from ..diagnostics.local.base import ClosedForm, LocalTest
+from ..results import Frozen, LocalResult, Readable, pvalue, rows_of
+from ..samples.calibration import Draws, Observation
+from .errors import Error, Planter, Shift, Wide, checked_errors
+
+# Repetitions by default: of a test whose nulls are made once, in closed form, and of any other.
+FAST, SLOW = 100, 40
+# Null copies of a test in closed form, where it has fewer itself.
+POOL = 499
+# Null copies of each repetition where they are pooled.
+EACH = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Replay(ABC):
+    """The same test, of so many null copies, at the same observations, on planted data."""
+
+    words: ClassVar[str]
+    repetitions: ClassVar[int] = SLOW
+
+    planter: Planter
+    observation: Observation
+    nulls: int
+    hypothesis: str
+
+    @property
+    def workers(self) -> int:
+        """Threads over which repetitions are spread; one where fits have threads of their own."""
+        return 1
+
+    @abstractmethod
+    def run(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
+        """What one repetition gives at some sizes, with shape (g, o, c)."""
+
+    def pvalues(self, runs: np.ndarray) -> np.ndarray:
+        """P-values (n, o) from what n repetitions gave at one size, with shape (n, o, c)."""
+        return np.asarray(runs[..., 0])
+
+
+@dataclass(frozen=True, eq=False)
+class Rerun(Replay):
+    """Makes the test again, whole, with a seed of its own in each repetition."""
+
+    words: ClassVar[str] = "whole test"
+
+    test: LocalTest
+    draws: Draws
+
+    def run(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
+        """P-values (g, o, 1) at some sizes in one repetition."""
+        results = self._results(error, sizes, repetition)
+        return np.stack([pvalue(result.statistic, result.null)[:, None] for result in results])
+
+    def _results(self, error: Error, sizes: list[float], repetition: int) -> list[LocalResult]:
+        seed = seed_of(stream(self.test.seed, "replay", repetition))
+        with without_progress():
+            test = self.test.with_seed(seed)
+            planted = (self.planter.plant(error, size, repetition) for size in sizes)
+            return [test.refit_on(calibration)(self.draws) for calibration in planted]
+
+
+@dataclass(frozen=True, eq=False)
+class PooledRerun(Rerun):
+    """Makes the test again with a few null copies, which are pooled over repetitions.
+
+    Null statistics of one data set scatter around those of all like it; a network's depend on
+    what there is to learn in its sets, so that they are pooled at each size by itself.
+    """
+
+    words: ClassVar[str] = "pooled nulls"
+
+    def run(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
+        """Statistics, first, and null statistics, with shape (g, o, 1 + h)."""
+        results = self._results(error, sizes, repetition)
+        return np.stack([np.concatenate([r.statistic[:, None], r.null], 1) for r in results])
+
+    def pvalues(self, runs: np.ndarray) -> np.ndarray:
+        """P-values (n, o) of n repetitions, against the nulls of all of them."""
+        null = np.moveaxis(runs[..., 1:], 1, 0).reshape(runs.shape[1], -1)
+        return pvalue(runs[..., 0], np.broadcast_to(null, (len(runs), *null.shape)))
+
+
+@dataclass(frozen=True, eq=False)
+class Closed(Replay):
+    """Scores planted truths in closed form, without making the test again.
+
+    As many of its nulls as the test has are taken at random for each repetition, so that effects
+    do not depend on a few of them.
+    """
+
+    words: ClassVar[str] = "closed form"
+    repetitions: ClassVar[int] = FAST
+
+    form: ClosedForm
+
+    @property
+    def workers(self) -> int:
+        """Threads over which repetitions are spread."""
+        return torch.get_num_threads() if self.form.near.device.type == "cpu" else 1
+
+    def run(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
+        """P-values (g, o, 1) at some sizes in one repetition."""
+        played, near = self.planter.played(repetition), self.form.near
+        others = None if played.others is None else played.others[near]
+        chance = stream(self.planter.seed, "nulls", repetition)
+        which = torch.randperm(self.form.null.shape[1], generator=chance)[: self.nulls]
+        moved = (played.moved(error, size, self.planter.chance(repetition)) for size in sizes)
+        statistics = (self.form.statistic(truth[near], others) for truth in moved)
+        return np.stack([pvalue(s, self.form.null[:, which]) for s in statistics])[..., None]
+
+
+def replay_of(test: LocalTest, draws: Draws, seed: int) -> Replay:
+    """The cheapest way to run a test on planted data."""
+    observation, planter = test.calibration.observation(draws), Planter.of(test.calibration, seed)
+    first = test.refit_on(planter.unplanted())
+    form = first.closed_form(observation, POOL)
+    if form is not None:
+        return Closed(planter, observation, form.nulls, form.hypothesis, form)
+    many = draws.many(observation)
+    result = first(many)
+    claim = planter, observation, result.null.shape[-1], result.hypothesis
+    if test.poolable:
+        return PooledRerun(*claim, test.with_nulls(EACH), many)
+    return Rerun(*claim, test, many)
+
+
+ERRORS: tuple[Error, ...] = (Shift(), Wide())
+# Sizes are steps of a ladder, four to a doubling.
+RATIO = 2**0.25
+# Repetitions by which a size is first looked at, and steps around the one that is found.
+FIRST, AROUND, MOST_STEPS = 8, 2, 9
+# How steep a curve is expected to be, and how surely, in logarithms.
+SHAPE = (math.log(1.7), 0.4)
+
+
+def power(
+    test: LocalTest,
+    draws: Any,
+    errors: Sequence[Error] | Error = ERRORS,
+    repetitions: int | None = None,
+    seed: Seed = 0,
+    *,
+    alpha: float = 0.05,
+    target: float = 0.8,
+) -> "PowerResult":
+    """Minimum detectable effects of a test at one observation or many.
+
+    No label is read, so a p-value may be looked at before or after; see
+    :mod:`assay.interpret.errors` for what stands for the truth.
+
+    Args:
+        test: The test: :func:`assay.moments`, :func:`assay.lc2st`, :func:`assay.region`,
+            :func:`assay.lhpd` or :func:`assay.lpit`.
+        draws: The observations, with draws of q where the test needs them.
+        errors: Errors to plant, such as :class:`~assay.interpret.errors.Shift`.
+        repetitions: Repetitions at each size: by default 100 for the moment test and 40 for
+            others. The relative error of an effect is about a half over the root of it.
+        seed: An int or a generator. The same seed gives the same result.
+        alpha: The level of the test.
+        target: The probability of rejection at the effects that are reported.
+
+    Example:
+        >>> z, x = torch.randn(2, 500, 2, generator=torch.Generator().manual_seed(0))
+        >>> test = assay.moments(assay.Calibration.from_base(z, x))
+        >>> result = power(test, Draws(torch.zeros(2)), Shift(), repetitions=20)
+        >>> bool(0.2 < result["shift"].mde < 0.7)
+        True
+    """
+    if not isinstance(test, LocalTest):
+        raise TypeError(
+            f"test: expected a local test such as moments(calibration); got {type(test).__name__}."
+        )
+    kinds, draws = checked_errors(errors), Draws.of(draws)
+    if not 0 < check_number("alpha", alpha) < check_number("target", target) < 1:
+        raise ValueError(
+            f"target: expected a probability above alpha and below 1; got {target} at {alpha}."
+        )
+    engine = replay_of(test, draws, seed_of(seed))
+    n = engine.repetitions if repetitions is None else repetitions
+    n = check_count("repetitions", n, FIRST)
+    level, shaped = _level(alpha, engine.nulls), engine.observation.shaped
+    curves = tuple(shaped(_curve(engine, error, n, level, target)) for error in kinds)
+    x = shaped(engine.observation.x.cpu().numpy())
+    own = {"nulls": engine.nulls, "planted": engine.words, "repetitions": n}
+    settings = {**test.settings, **own}
+    return PowerResult(curves, x, alpha, target, n, engine.hypothesis, settings)
+
+
+@dataclass(frozen=True, eq=False)
+class PowerCurve(Frozen):
+    """Rejection rates of one planted error, at one observation or at o of them.
+
+    Args:
+        error: The error.
+        sizes: Sizes that were planted, with shape (g,).
+        rates: Shares of repetitions in which the test rejected, with shape (g,) or (o, g).
+        mde: The minimum detectable effect, with shape () or (o,): infinite where the largest
+            size is not seen often enough, and the smallest size where that is seen too often.
+        mde_error: Its standard error over repetitions; NaN where the effect is no such number.
+        scale, shape: The parameters c and g of the fitted curve, shaped as the effect.
+        level: The rejection rate without an error.
+    """
+
+    error: Error
+    sizes: np.ndarray
+    rates: np.ndarray
+    mde: np.ndarray
+    mde_error: np.ndarray
+    scale: np.ndarray
+    shape: np.ndarray
+    level: float
+
+    def __getitem__(self, which: int) -> "PowerCurve":
+        names = ("rates", "mde", "mde_error", "scale", "shape")
+        return replace(self, **{name: getattr(self, name)[which] for name in names})
+
+    @property
+    def name(self) -> str:
+        """The name of the error."""
+        return self.error.name
+
+    def fitted(self, sizes: np.ndarray) -> np.ndarray:
+        """The fitted rejection rates, with shape (..., g) at sizes (g,)."""
+        return _model(np.asarray(sizes), self.scale[..., None], self.shape[..., None], self.level)
+
+    def words(self, share: float = 1.0) -> str:
+        """What is detectable, at this share of the observations at least."""
+        effects = np.sort(np.atleast_1d(self.mde))
+        mde = float(effects[max(0, math.ceil(share * len(effects) - 1e-9) - 1)])
+        least, most = self.error.sizes
+        if math.isinf(mde):
+            return f"not even {self.error.words(most)}"
+        return f"less than {self.error.words(least)}" if mde <= least else self.error.words(mde)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PowerResult(Readable):
+    """What a test detects at one observation, or at o of them.
+
+    Args:
+        curves: Rejection rates and the minimum detectable effect of each error.
+        x: The observation, with shape (...,) or (o, ...).
+        alpha, target: The level of the test, and the probability with which effects are detected.
+        repetitions: Repetitions at each size.
+        hypothesis: What the test tests.
+        settings: The settings of the test, and how errors were planted.
+    """
+
+    curves: tuple[PowerCurve, ...]
+    x: np.ndarray
+    alpha: float
+    target: float
+    repetitions: int
+    hypothesis: str
+    settings: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> PowerCurve:
+        named = {curve.name: curve for curve in self.curves}
+        if name not in named:
+            raise KeyError(f"expected one of {sorted(named)}; got {name!r}")
+        return named[name]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The numbers of the observations."""
+        return tuple(str(i) for i in range(self.curves[0].mde.size))
+
+    @property
+    def table(self) -> list[dict[str, float]]:
+        """One row for each observation: every effect and its standard error."""
+        pairs = [{c.name: c.mde, f"± {c.name}": c.mde_error} for c in self.curves]
+        return rows_of({name: column for pair in pairs for name, column in pair.items()})
+
+    @property
+    def sentence(self) -> str:
+        """One sentence to quote."""
+        everywhere = ", ".join(curve.words() for curve in self.curves)
+        how = f"with probability {self.target:g} at level {self.alpha:g}"
+        if not self.curves[0].mde.ndim:
+            return f"The test would have seen {everywhere}, {how}."
+        half = ", ".join(curve.words(0.5) for curve in self.curves)
+        return (
+            f"At half of the {self.curves[0].mde.size} observations the test would have seen "
+            f"{half}, {how}; at all of them, {everywhere}."
+        )
+
+
+class _Runs:
+    """Rejections of one planted error at the steps of a ladder, as they are asked for."""
+
+    def __init__(self, engine: Replay, error: Error, alpha: float) -> None:
+        self.engine, self.error, self.alpha = engine, error, alpha
+        least, most = error.sizes
+        count = math.ceil(math.log(most / least) / math.log(RATIO) - 1e-9)
+        self.sizes = np.minimum(least * RATIO ** np.arange(count + 1), most)
+        self.done: dict[int, list[np.ndarray]] = {}
+        self.bar = progress(desc=f"planting: {error.name}", unit="run")
+
+    def rates(self, step: int) -> np.ndarray:
+        """Rejection rates (o,) at one step, from a few repetitions."""
+        return np.asarray(self.hits([step], FIRST).mean(0)[0])
+
+    def hits(self, steps: list[int], n: int) -> np.ndarray:
+        """Rejections (n, g, o) at some steps in the first n repetitions."""
+        have = [len(self.done.setdefault(step, [])) for step in steps]
+        todo = range(min(have), n)
+
+        def run(repetition: int) -> list[tuple[int, np.ndarray]]:
+            missing = [s for s, count in zip(steps, have, strict=True) if count <= repetition]
+            sizes = [float(self.sizes[step]) for step in missing]
+            results = self.engine.run(self.error, sizes, repetition)
+            self.bar.update(len(missing))
+            return list(zip(missing, results, strict=True))
+
+        with spread_over(min(self.engine.workers, max(1, len(todo)))) as apply:
+            for pieces in apply(run, todo):
+                for step, piece in pieces:
+                    self.done[step].append(piece)
+        pvalues = [self.engine.pvalues(np.stack(self.done[step][:n])) for step in steps]
+        return np.stack(pvalues, 1) <= self.alpha + 1e-9
+
+
+def _curve(engine: Replay, error: Error, n: int, level: float, target: float) -> PowerCurve:
+    """Rejection rates around the size that is seen as often as wanted, at all observations."""
+    runs = _Runs(engine, error, level)
+    with runs.bar:
+        steps, hits = _searched(runs, n, target)
+    sizes = runs.sizes[steps]
+    fits = [_fitted(sizes, hits[..., i], level, target) for i in range(hits.shape[2])]
+    scale, shape, mde, mde_error = np.array(fits).T
+    least, most = runs.sizes[[0, -1]]
+    never, always = mde > most * (1 + 1e-9), mde <= least
+    mde = np.where(never, np.inf, np.maximum(mde, least))
+    mde_error = np.where(never | always, np.nan, mde_error)
+    return PowerCurve(error, sizes, hits.mean(0).T, mde, mde_error, scale, shape, level)
+
+
+def _searched(runs: _Runs, n: int, target: float) -> tuple[list[int], np.ndarray]:
+    """Steps that enclose the target at every observation, and rejections (n, g, o) there."""
+    last = len(runs.sizes) - 1
+    low = bisect_left(range(last), 1, key=lambda step: int((runs.rates(step) >= target).any()))
+    high = bisect_left(range(last), 1, key=lambda step: int((runs.rates(step) >= target).all()))
+    low, high = max(0, low - AROUND), min(last, high + AROUND)
+    while True:
+        stride = -(-(high - low + 1) // MOST_STEPS)
+        steps = sorted({*range(low, high, stride), high})
+        hits = runs.hits(steps, n)
+        seen = hits.mean(0) >= target
+        down, up = low > 0 and seen[0].any(), high < last and not seen[-1].all()
+        if not (down or up):
+            return steps, hits
+        low, high = max(0, low - AROUND * down), min(last, high + AROUND * up)
+
+
+def _level(alpha: float, nulls: int) -> float:
+    """The level that so many nulls can have, at most alpha."""
+    level = math.floor(alpha * (nulls + 1) + 1e-9) / (nulls + 1)
+    if level == 0:
+        raise ValueError(
+            f"alpha: expected at least {1 / (nulls + 1):.3g} for {nulls} nulls, with which no "
+            f"p-value is smaller; got {alpha}. Use more nulls."
+        )
+    return level
+
+
+def _model(sizes: np.ndarray, scale: Any, shape: Any, level: float) -> np.ndarray:
+    return np.asarray(norm.cdf(norm.ppf(level) + (sizes / scale) ** shape))
+
+
+def _fitted(
+    sizes: np.ndarray, hits: np.ndarray, level: float, target: float
+) -> tuple[float, float, float, float]:
+    """Scale, shape, minimum detectable effect and its error, from rejections (n, g).
+
+    Sizes far beyond the target are left out: where a test is blind to gross errors, the curve
+    comes down again.
+    """
+    enough = np.flatnonzero(hits.mean(0) >= target)
+    some = slice(0, 1 + AROUND + (enough[0] if len(enough) else len(sizes)))
+    start = float(norm.ppf(level))
+    gap = float(norm.ppf(target)) - start
+    curve = _Likelihood(np.log(sizes[some]), hits[:, some].astype(float), start, gap)
+    guess = sizes[enough[0]] if len(enough) else sizes[-1] * RATIO
+    best = scipy.optimize.minimize(curve.loss, np.array([math.log(guess), SHAPE[0]]), jac=True).x
+    effect, shape = math.exp(best[0]), math.exp(best[1])
+    return effect / gap ** (1 / shape), shape, effect, effect * curve.error(best)
+
+
+@dataclass(frozen=True, eq=False)
+class _Likelihood:
+    """Rejections under a curve, by the logarithms of the effect at the target and of the shape."""
+
+    sizes: np.ndarray  # logarithms (g,)
+    hits: np.ndarray  # rejections (n, g)
+    start: float  # the normal score of the level
+    gap: float  # that of the target, less it
+
+    def parts(self, parameters: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rates (g,), densities (g,), and slopes (2, g) of the normal scores of rates."""
+        shape, away = math.exp(parameters[1]), self.sizes - parameters[0]
+        ratio = self.gap * np.exp(np.clip(shape * away, -50, 5))
+        rates = np.clip(norm.cdf(self.start + ratio), 1e-9, 1 - 1e-9)
+        slopes = shape * ratio * np.stack([-np.ones_like(away), away])
+        return rates, norm.pdf(self.start + ratio), slopes
+
+    def loss(self, parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        """Minus the logarithm of the likelihood with a prior of the shape, and its gradient."""
+        rates, _, _ = self.parts(parameters)
+        likelihood = self.hits * np.log(rates) + (1 - self.hits) * np.log(1 - rates)
+        away = (parameters[1] - SHAPE[0]) / SHAPE[1]
+        prior = np.array([0.0, away / SHAPE[1]])
+        return 0.5 * away**2 - float(likelihood.sum()), prior - self.scores(parameters).sum(0)
+
+    def scores(self, parameters: np.ndarray) -> np.ndarray:
+        """Gradients (n, 2) of the repetitions' logarithmic likelihoods."""
+        rates, density, slopes = self.parts(parameters)
+        return np.asarray((self.hits - rates) / (rates * (1 - rates)) * density @ slopes.T)
+
+    def error(self, parameters: np.ndarray) -> float:
+        """The relative error of the effect; repetitions are clusters, whose sizes share truths."""
+        rates, density, slopes = self.parts(parameters)
+        weights = density**2 / (rates * (1 - rates))
+        information = len(self.hits) * (slopes * weights) @ slopes.T
+        inverse = np.linalg.pinv(information + np.diag([0.0, SHAPE[1] ** -2]))
+        scores = self.scores(parameters) @ inverse
+        return float(np.sqrt((scores[:, 0] ** 2).sum()))

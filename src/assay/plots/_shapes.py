@@ -1,0 +1,76 @@
+"""What pictures of matplotlib and figures of the report share: plain numbers, nothing drawn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..results import PPCurve
+
+if TYPE_CHECKING:
+    from ..interpret.health import Reliability
+
+# Curves that are told apart in one picture; the others are drawn in one grey.
+MOST_CURVES = 12
+# Room around the bins of a reliability diagram.
+MARGIN = 0.03
+# Names of what :func:`components` returns.
+COMPONENTS = ("first principal component of x", "second principal component of x")
+
+
+def farthest(lines: np.ndarray, ideal: np.ndarray, most: int = MOST_CURVES) -> list[int]:
+    """The curves (j, g) that lie farthest from the ideal (g,), at most so many, in their order."""
+    far = np.abs(lines - ideal).max(1)
+    return sorted(int(j) for j in np.argsort(-far, kind="stable")[:most])
+
+
+def closed(curve: np.ndarray) -> np.ndarray:
+    """A curve (g,) with its known ends, at which it is 0 and 1."""
+    return np.concatenate([[0.0], curve, [1.0]])
+
+
+def null_bands(curve: PPCurve) -> tuple[tuple[np.ndarray, np.ndarray, str], ...]:
+    """Both ends of each null band and what it holds, in words; the wider one first."""
+    return (
+        (curve.envelope_lower, curve.envelope_upper, "whole curve"),
+        (curve.lower, curve.upper, "each level"),
+    )
+
+
+def bin_count(null: np.ndarray) -> int:
+    """Bins of a histogram of nulls (H,).
+
+    A null without any spread, as of a classifier that learns nothing, is a single bar.
+    """
+    return min(30, max(5, round(1.5 * len(null) ** 0.5))) if np.ptp(null) > 0 else 1
+
+
+def size_grid(sizes: np.ndarray, count: int) -> np.ndarray:
+    """Sizes of an error at which a curve of power is drawn, a little beyond those measured."""
+    return np.geomspace(sizes[0] / 2, sizes[-1] * 1.1, count)
+
+
+def reliability_limits(bins: Reliability) -> tuple[float, float]:
+    """Both ends of the axes of a reliability diagram: all bins and 1/2, with some room."""
+    low = min(bins.predicted.min(), bins.lower.min(), 0.5) - MARGIN
+    high = max(bins.predicted.max(), bins.upper.max(), 0.5) + MARGIN
+    return max(0.0, float(low)), min(1.0, float(high))
+
+
+def components(x: np.ndarray) -> np.ndarray:
+    """The first two principal components of standardised entries (n, d), with shape (n, 2).
+
+    Of one point there is only one.
+
+    Example:
+        >>> components(np.array([[0.0, 1, 2], [1, 3, 4], [2, 5, 6]]))[:, 0].round(2).tolist()
+        [-2.12, 0.0, 2.12]
+    """
+    spread = x.std(0)
+    table = (x - x.mean(0)) / np.where(spread > 0, spread, 1)
+    directions = np.linalg.svd(table, full_matrices=False)[2][:2]
+    # A direction's sign is arbitrary: its largest entry is made positive.
+    largest = np.abs(directions).argmax(1)
+    signs = np.sign(directions[np.arange(len(directions)), largest])
+    return np.asarray(table @ (directions * signs[:, None]).T)

@@ -1,0 +1,59 @@
+"""The environment of the templates: text becomes a page, and can never become markup of it.
+
+Whatever is printed is escaped, and a value that is missing is an error. In a template a line break
+beside a tag of HTML or of Jinja is nothing, and any other is a space.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module, resources
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+# Bytes that HTML does not allow, or that would change the direction of the text around them.
+FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+BESIDE_A_TAG = re.compile(r"(?:(?<=>)|(?<=%\}))\s*\n\s*|\s*\n\s*(?=<|\{%)")
+
+
+def environment() -> Environment:
+    """What renders the templates of this package."""
+    jinja = required("jinja2", "which fills the page")
+    made: Environment = jinja.Environment(
+        loader=jinja.FunctionLoader(_template),
+        autoescape=True,
+        undefined=jinja.StrictUndefined,
+        finalize=_allowed,
+    )
+    return made
+
+
+def required(module: str, what: str) -> Any:
+    """A module that only a report needs, for what; its name begins with that of the package."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"report: expected the package {module.split('.')[0]}, {what}; got none. Install it "
+            "by pip install 'assay[report]'."
+        ) from error
+
+
+def read(name: str) -> str:
+    """A file of this package, with the line ends that a browser makes of them."""
+    text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return text.replace("\r\n", "\n")
+
+
+def _template(name: str) -> str:
+    source = BESIDE_A_TAG.sub("", read(f"templates/{name}").strip())
+    return re.sub(r"\s*\n\s*", " ", source)
+
+
+def _allowed(value: Any) -> Any:
+    """A value to print: markup as it is, and anything else as text that HTML allows."""
+    return value if hasattr(value, "__html__") else FORBIDDEN.sub("\ufffd", str(value))

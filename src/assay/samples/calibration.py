@@ -1,0 +1,538 @@
+r"""What a test looks at: calibration pairs with draws of q, and draws of q at an observation.
+
+A calibration pair is a draw of the joint, :math:`\theta \sim p(\theta)`,
+:math:`x \sim p(x \mid \theta)`, so that given x, theta is a draw of the true posterior. Beside it
+stand k draws :math:`\theta_q \sim q(\cdot \mid x)` of the approximation under test. The truth and
+the draws at one x are its **set**; each of them is a **member**.
+
+**Class roles**, as in the paper and everywhere in this library: class 0 is q, class 1 is the
+truth, and a class probability is :math:`d = P(\text{class } 1)`.
+
+In **latent space** the truths are :math:`z = T^{-1}(\theta; x)` for a flow T, and class 0 is the
+flow's base distribution, which is known and needs no draws to be stored (:class:`Latents`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._core import (
+    Seed,
+    as_device,
+    as_tensors,
+    check_count,
+    check_finite,
+    check_share,
+    isolated,
+    mix_seed,
+    seed_of,
+    stream,
+)
+from .neighbourhoods import Nearest, Support, support
+from .posterior import (
+    HANDFUL,
+    Base,
+    Flow,
+    StandardNormal,
+    as_base,
+    check_flow,
+    check_inverse,
+    check_own,
+    flow_sample,
+    flow_to_base,
+)
+
+Embed = Callable[[Tensor], Any]
+
+FEWEST_ROWS = 10
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Calibration:
+    r"""Pairs of the joint, with k draws of q at every x.
+
+    Args:
+        theta: The true parameters, with shape (n, m).
+        x: The observations they produced, with shape (n, ...).
+        theta_q: Draws of :math:`q(\cdot \mid x)`, with shape (n, m) or (n, k, m).
+        embed: Turns observations (n, ...) into features (n, d), for images, series or sets;
+            without it, observations are flattened.
+
+    NumPy arrays, torch tensors, JAX arrays and nested lists are accepted; integers become
+    floating point. Device and precision follow what is given.
+
+    Example:
+        >>> theta, noise = torch.randn(2, 100, 3, generator=torch.Generator().manual_seed(0))
+        >>> Calibration(theta, theta + noise, (theta + noise) / 2)
+        Calibration(n=100, m=3, k=1, x=(3,), space='parameters')
+    """
+
+    theta: Tensor
+    x: Tensor
+    theta_q: Tensor | None
+    embed: Embed | None = None
+    # What is known of class 0 beside draws; see :class:`Latents`.
+    base: ClassVar[Base | None] = None
+    flow: ClassVar[Flow | None] = None
+    space: ClassVar[str] = "parameters"
+
+    if TYPE_CHECKING:
+        # Arrays of any library come in; tensors are what is kept.
+        def __init__(
+            self, theta: Any, x: Any, theta_q: Any, embed: Embed | None = None
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if self.theta_q is None:
+            raise ValueError(
+                "theta_q: expected draws of q with shape (n, m) or (n, k, m); got None. "
+                "For latents of a flow use Calibration.from_base(z, x)."
+            )
+        self._keep({"theta": self.theta, "x": self.x, "theta_q": self.theta_q})
+
+    def _keep(self, given: dict[str, Any]) -> None:
+        """Checks arrays and keeps them as tensors."""
+        remedy = "Calibration.drop_invalid(theta, x, theta_q) leaves them out."
+        for name, array in _shaped(as_tensors(given)).items():
+            check_finite(name, array, remedy)
+            object.__setattr__(self, name, array)
+        _ = self.features
+
+    @classmethod
+    def from_base(
+        cls, z: Any, x: Any, base: Any = None, *, embed: Embed | None = None
+    ) -> "Latents":
+        r"""Latents of the truths that were transformed already.
+
+        Args:
+            z: The latents :math:`T^{-1}(\theta; x)`, with shape (n, m).
+            x: The observations, with shape (n, ...).
+            base: The base distribution; a standard normal by default.
+            embed: As in :class:`Calibration`.
+
+        Example:
+            >>> z, x = torch.randn(2, 100, 3, generator=torch.Generator().manual_seed(0))
+            >>> Calibration.from_base(z, x)
+            Calibration(n=100, m=3, k=None, x=(3,), space='latent')
+        """
+        z, x = as_tensors({"z": z, "x": x}).values()
+        if z.ndim != 2:
+            raise ValueError(f"z: expected shape (n, m); got {tuple(z.shape)}.")
+        return Latents(z, x, embed=embed, base=base or StandardNormal(z.shape[1]))
+
+    @classmethod
+    def drop_invalid(
+        cls, theta: Any, x: Any, theta_q: Any, embed: Embed | None = None
+    ) -> "Calibration":
+        """Builds a calibration from the rows in which everything is finite.
+
+        Whether dropping is harmless is for the user to judge: if simulations fail more often for
+        some parameters than for others, the calibration is conditioned on success.
+
+        Example:
+            >>> theta = torch.arange(60.0).reshape(20, 3)
+            >>> theta[4, 1] = torch.nan
+            >>> len(Calibration.drop_invalid(theta, theta, theta))
+            19
+        """
+        arrays = _shaped(as_tensors({"theta": theta, "x": x, "theta_q": theta_q}))
+        keep = torch.stack([a.isfinite().flatten(1).all(1) for a in arrays.values()]).all(0)
+        theta, x, theta_q = (array[keep] for array in arrays.values())
+        return cls(theta, x, theta_q, embed)
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def __repr__(self) -> str:
+        return (
+            f"Calibration(n={len(self)}, m={self.m}, k={self.k}, "
+            f"x={tuple(self.x.shape[1:])}, space={self.space!r})"
+        )
+
+    @property
+    def m(self) -> int:
+        """The number of parameters."""
+        return self.theta.shape[1]
+
+    @property
+    def k(self) -> int | None:
+        """The number of draws of q at each x; None in latent space, where q is the base."""
+        return None if self.theta_q is None else self.theta_q.shape[1]
+
+    @property
+    def named(self) -> bool:
+        """Whether errors can be told in parameters, rather than in latent directions."""
+        return True
+
+    @property
+    def members(self) -> Tensor:
+        """The sets (n, k + 1, m): at each x the truth, first, and the draws of q."""
+        if self.theta_q is None:
+            raise ValueError(
+                "calibration: expected draws theta_q of q at each x; got latents. Ranks are taken "
+                "among draws: use the calibration before to_latent(flow)."
+            )
+        return torch.cat([self.theta[:, None], self.theta_q], 1)
+
+    def sets(self, k: int, generator: torch.Generator) -> Tensor:
+        """The sets (n, r, m), the truth first; in latent space, k base draws take q's part."""
+        return self.members
+
+    def sorted(self) -> Self:
+        """The same pairs in an order that x alone decides, so that none given to them matters.
+
+        Where x has ties, chance decides between them, not the order given: that may depend on
+        parameters.
+        """
+        return self.subset(self.order)
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The order (n,) of :meth:`sorted`."""
+        chance = torch.randperm(len(self), generator=stream(0, "ties")).numpy()
+        return chance[np.lexsort(self._ranks[chance].T[::-1])]
+
+    def own_seed(self, seed: int) -> int:
+        """A seed that also depends on the order of the observations in each of their features.
+
+        The order of a single feature says nothing once rows are sorted; then it is which of its
+        neighbouring gaps is the larger. x is what no null changes, so it may choose them, and
+        ranks do not depend on units.
+        """
+        content = self._ranks
+        if content.shape[1] == 1:
+            gaps = np.diff(np.sort(self.features.cpu().numpy(), axis=0), axis=0)
+            content = np.diff(gaps, axis=0) > 0
+        return mix_seed(seed, content)
+
+    @cached_property
+    def _ranks(self) -> np.ndarray:
+        """Ranks of the features in their columns, ties alike, with shape (n, d)."""
+        columns = self.features.cpu().numpy().T
+        return np.stack([np.unique(c, return_inverse=True)[1] for c in columns], 1)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Sizes, space and device, as plain values."""
+        sizes = {"n": len(self), "m": self.m, "k": self.k, "d": self.features.shape[1]}
+        return {**sizes, "space": self.space, "device": str(self.theta.device)}
+
+    @cached_property
+    def features(self) -> Tensor:
+        """What a classifier sees of x, with shape (n, d)."""
+        return _features(self.x, self.embed)
+
+    def to_latent(self, flow: Flow, seed: Seed = 0) -> "Latents":
+        r"""The same pairs in the base space of a flow, :math:`z = T^{-1}(\theta; x)`.
+
+        The flow is first asked for a handful of draws, which its own inverse must map back to its
+        base. So must the calibration's `theta_q`: draws that were truncated to the prior, or
+        tempered, belong to another q than the flow's inverse, and mixing the two would test
+        neither. The seed chooses the handful.
+        """
+        check_flow(flow)
+        base = as_base(flow.base, self.m)
+        rows = torch.randperm(len(self), generator=stream(seed_of(seed), "handful"))
+        check_inverse(flow, base, self.x[rows], stream(seed_of(seed), "flow"))
+        draws, some = self.members[:, 1], rows[:HANDFUL]
+        check_own(flow_to_base(flow, draws[some], self.x[some]), base, "theta_q")
+        z = flow_to_base(flow, self.theta, self.x)
+        return Latents(z, self.x, embed=self.embed, base=base, flow=flow)
+
+    def subset(self, rows: Any) -> Self:
+        """The calibration of some rows: indices, a slice or a mask over the n rows."""
+        rows = np.arange(len(self))[rows] if isinstance(rows, slice) else np.asarray(rows)
+        if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.shape != (len(self),)):
+            raise ValueError(
+                f"rows: expected whole numbers or a mask of length {len(self)}; got {rows.dtype} "
+                f"of shape {rows.shape}."
+            )
+        try:
+            rows = torch.as_tensor(np.arange(len(self))[rows], device=self.theta.device)
+        except IndexError as error:
+            raise ValueError(f"rows: expected rows of {len(self)}; got {error}.") from error
+        theta_q = None if self.theta_q is None else self.theta_q[rows]
+        return replace(self, theta=self.theta[rows], x=self.x[rows], theta_q=theta_q)
+
+    def split(self, share: float = 0.5, seed: Seed = 0) -> tuple[Self, Self]:
+        """Two disjoint random parts, the first with this share of the rows."""
+        check_share("share", share)
+        order = torch.randperm(len(self), generator=stream(seed_of(seed), "split"))
+        cut = round(share * len(self))
+        return self.subset(order[:cut]), self.subset(order[cut:])
+
+    def with_members(self, theta: Tensor, theta_q: Tensor | None) -> Self:
+        """The same observations with other truths (n, m) and draws (n, k, m); nothing is checked.
+
+        Features are taken over, so that an embedding is not run again.
+        """
+        made = object.__new__(type(self))
+        vars(made).update(vars(self) | {"theta": theta, "theta_q": theta_q})
+        return made
+
+    def to(self, device: str | torch.device) -> Self:
+        """The same calibration on another device such as ``"cuda"``, where tests then train."""
+        device = as_device(device)
+        theta_q = None if self.theta_q is None else self.theta_q.to(device)
+        return replace(self, theta=self.theta.to(device), x=self.x.to(device), theta_q=theta_q)
+
+    def observation(self, draws: "Draws") -> "Observation":
+        """Checks one observation or many, whatever draws come with them."""
+        shape = self.x.shape[1:]
+        x = draws.x.to(self.x)
+        single = x.shape == shape
+        if not single and x.shape[1:] != shape:
+            raise ValueError(
+                f"x_o: expected shape {tuple(shape)} for one observation or (o, "
+                f"{', '.join(map(str, shape))}) for many, as in the calibration; "
+                f"got {tuple(x.shape)}."
+            )
+        x = x[None] if single else x
+        check_finite("x_o", x, f"It is beyond the range of {x.dtype}: give a wider one.")
+        return Observation(x, _features(x, self.embed), single)
+
+    def support(self, observation: "Observation") -> Support:
+        """Whether observations lie inside the simulated ones."""
+        inside: Support = observation.shaped(support(self.features, observation.features))
+        return inside
+
+    def near(self, observation: "Observation", share: float) -> Tensor:
+        """Whether pairs are among a share of all that is nearest to observations, (o, n)."""
+        return Nearest((share,)).inside(self.features, observation.features)[:, 0]
+
+    def observe(self, draws: "Draws", seed: int = 0) -> "ObservedDraws":
+        """Checks draws at one observation or many, and brings them into this space.
+
+        In latent space, draws are made with the seed where none are given.
+        """
+        observation = self.observation(draws)
+        theta = self._parameters(draws, len(observation.x))
+        self._check_fresh(observation, theta)
+        return ObservedDraws(observation, theta, theta)
+
+    def _parameters(self, draws: "Draws", observations: int) -> Tensor:
+        """Draws (o, s, m) at so many observations."""
+        if draws.theta is None:
+            raise ValueError(
+                "draws: expected Draws(x_o, theta_o) with draws of q at x_o; got no theta."
+            )
+        theta = draws.theta.to(self.theta)
+        theta = theta[None] if theta.ndim == 2 else theta
+        if len(theta) != observations or theta.shape[2] != self.m:
+            raise ValueError(
+                f"theta_o: expected shape ({observations}, s, {self.m}) for {observations} "
+                f"observation(s) of {self.m} parameter(s); got {tuple(draws.theta.shape)}."
+            )
+        check_finite("theta_o", theta.flatten(0, 1), f"It is beyond the range of {theta.dtype}.")
+        return theta
+
+    def _check_fresh(self, observation: "Observation", theta: Tensor) -> None:
+        """Refuses draws that a test was trained on: nulls would not be like the data there."""
+        assert self.theta_q is not None
+        for features, draws in zip(observation.features, theta, strict=True):
+            same = (self.features == features).all(1)
+            own = self.theta_q[same].flatten(0, 1)
+            if len(own) and bool((draws[:, None] == own[None]).all(2).any(1).all()):
+                raise ValueError(
+                    "theta_o: expected fresh draws of q at x_o; got the calibration's own theta_q "
+                    "there, on which the test was trained. Draw again."
+                )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Latents(Calibration):
+    r"""Pairs of the joint in the base space of a flow, whose base takes the part of q.
+
+    Made by :meth:`Calibration.to_latent` and :meth:`Calibration.from_base`. `theta` holds the
+    latents :math:`z = T^{-1}(\theta; x)` (n, m) of the truths; `theta_q` is None, since draws of
+    the base are made where they are needed, and so is `flow` where latents came without it.
+    """
+
+    theta_q: None = None
+    embed: Embed | None = None
+    base: Base = field(kw_only=True)  # type: ignore[misc]
+    flow: Flow | None = field(default=None, kw_only=True)  # type: ignore[misc]
+    space: ClassVar[str] = "latent"
+
+    def __post_init__(self) -> None:
+        self._keep({"theta": self.theta, "x": self.x})
+        object.__setattr__(self, "base", as_base(self.base, self.theta.shape[1]))
+
+    @property
+    def named(self) -> bool:
+        """Whether errors can be told in parameters, rather than in latent directions."""
+        return self.flow is not None
+
+    def sets(self, k: int, generator: torch.Generator) -> Tensor:
+        """The sets (n, k + 1, m), the truth first and k base draws."""
+        draws = self.base.sample(k * len(self), generator).to(self.theta)
+        return torch.cat([self.theta[:, None], draws.unflatten(0, (len(self), k))], 1)
+
+    def to_latent(self, flow: Flow, seed: Seed = 0) -> "Latents":
+        """Refuses: these are latents already."""
+        raise ValueError("calibration: expected parameters; got latents already.")
+
+    def observe(self, draws: "Draws", seed: int = 0) -> "ObservedDraws":
+        """Checks draws, or makes them, and brings them into latent space."""
+        observation = self.observation(draws)
+        count = len(observation.x)
+        if self.flow is None:
+            return ObservedDraws(observation, self._base_draws(draws, count, seed), None)
+        if draws.theta is not None:
+            theta = self._parameters(draws, count)
+        else:
+            streams = (stream(seed, "evaluation", i) for i in range(count))
+            each = [flow_sample(self.flow, x, draws.n, next(streams)) for x in observation.x]
+            theta = torch.stack(each)
+        x = observation.x.repeat_interleave(draws.n, 0)
+        z = flow_to_base(self.flow, theta.flatten(0, 1), x)
+        if draws.theta is not None:
+            order = torch.randperm(len(z), generator=stream(seed, "handful"))
+            check_own(z[order], self.base, "theta_o")
+        return ObservedDraws(observation, z.reshape(theta.shape), theta)
+
+    def _base_draws(self, draws: "Draws", observations: int, seed: int) -> Tensor:
+        if draws.theta is not None:
+            raise ValueError(
+                "draws: expected no theta, since this calibration holds latents without their "
+                "flow; use Draws(x_o), which evaluates on base draws, or "
+                "calibration.to_latent(flow)."
+            )
+        base = self.base.sample(draws.n, stream(seed, "evaluation")).to(self.theta)
+        return base.expand(observations, -1, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    r"""An observation with draws of q there; the two travel together.
+
+    Args:
+        x: One observation, with shape (...,), or many, with shape (o, ...).
+        theta: Draws of :math:`q(\cdot \mid x)`, with shape (s, m) or (o, s, m). Not needed in
+            latent space, where the test makes its own.
+        n: The number of draws per observation that a test in latent space makes; that of theta
+            where it is given.
+
+    Example:
+        >>> Draws([0.5, 1.0], torch.zeros(100, 2))
+        Draws(x=(2,), theta=(100, 2))
+    """
+
+    x: Tensor
+    theta: Tensor | None = None
+    n: int = 1000
+
+    if TYPE_CHECKING:
+
+        def __init__(self, x: Any, theta: Any = None, n: int = 1000) -> None: ...
+
+    def __post_init__(self) -> None:
+        given = {"x": self.x} | ({} if self.theta is None else {"theta": self.theta})
+        for name, array in as_tensors(given).items():
+            check_finite(name, array)
+            object.__setattr__(self, name, array)
+        if self.theta is not None:
+            if self.theta.ndim not in (2, 3):
+                raise ValueError(
+                    f"theta: expected shape (s, m) or (o, s, m); got {tuple(self.theta.shape)}."
+                )
+            object.__setattr__(self, "n", self.theta.shape[-2])
+        object.__setattr__(self, "n", check_count("n", self.n))
+
+    @classmethod
+    def of(cls, given: Any) -> "Draws":
+        """Draws as they are, or a bare observation x_o without any."""
+        return given if isinstance(given, cls) else cls(given)
+
+    def many(self, observation: "Observation") -> "Draws":
+        """The same with a leading axis of observations."""
+        theta = self.theta
+        theta = theta if theta is None or theta.ndim == 3 else theta[None]
+        return Draws(observation.x, theta, self.n)
+
+    def __repr__(self) -> str:
+        theta = self.n if self.theta is None else tuple(self.theta.shape)
+        return f"Draws(x={tuple(self.x.shape)}, theta={theta})"
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """Observations that were checked against a calibration."""
+
+    x: Tensor  # as given, (o, ...)
+    features: Tensor  # what a classifier sees of them, (o, d)
+    single: bool  # whether one was given, without a leading axis
+
+    def shaped(self, values: Any) -> Any:
+        """Values with a leading axis of observations, without it where one was given."""
+        return values[0] if self.single else values
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedDraws:
+    """Draws that were checked against a calibration, at o observations."""
+
+    observation: Observation
+    draws: Tensor  # in the space of the calibration, (o, s, m)
+    theta: Tensor | None  # the same in parameter units; None where no flow can tell
+
+
+def _shaped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Checks the shapes of a calibration; `theta_q` leaves with shape (n, k, m)."""
+    theta, x, theta_q = arrays["theta"], arrays["x"], arrays.get("theta_q")
+    if theta.ndim != 2:
+        raise ValueError(
+            f"theta: expected shape (n, m); got {tuple(theta.shape)}. "
+            "For a single parameter use theta.reshape(-1, 1)."
+        )
+    n, m = theta.shape
+    if n < FEWEST_ROWS:
+        raise ValueError(
+            f"theta: expected at least {FEWEST_ROWS} rows; got {n}. "
+            "A local test begins to see something near a thousand."
+        )
+    if x.ndim < 2 or len(x) != n:
+        hint = " For a single number at each use x.reshape(-1, 1)." if x.shape == (n,) else ""
+        raise ValueError(
+            f"x: expected shape ({n}, ...), one row for each of the {n} parameter vectors; got "
+            f"{tuple(x.shape)}.{hint}"
+        )
+    if theta_q is None:
+        return arrays
+    theta_q = theta_q[:, None] if theta_q.ndim == 2 else theta_q
+    if theta_q.ndim != 3 or len(theta_q) != n or theta_q.shape[2] != m:
+        got = tuple(arrays["theta_q"].shape)
+        first = len(got) == 3 and n in got[1:]
+        hint = " Samples-first draws need theta_q.swapaxes(0, 1)." if first else ""
+        raise ValueError(f"theta_q: expected shape ({n}, {m}) or ({n}, k, {m}); got {got}.{hint}")
+    return arrays | {"theta_q": theta_q}
+
+
+def _features(x: Tensor, embed: Embed | None) -> Tensor:
+    """Embeds or flattens observations (n, ...) to (n, d)."""
+    if embed is None:
+        return x.flatten(1)
+    features, alone = (_embedded(embed, part) for part in (x, x[:1]))
+    if features.ndim != 2 or len(features) != len(x):
+        raise ValueError(
+            f"embed: expected features with shape ({len(x)}, d); got {tuple(features.shape)}."
+        )
+    check_finite("embed(x)", features)
+    if not torch.allclose(features[:1], alone, rtol=1e-2, atol=1e-2 * float(features.std())):
+        raise ValueError(
+            "embed: expected the same features for the same x, alone or among others; got other "
+            "ones. Switch dropout and batch normalisation off with network.eval()."
+        )
+    return features
+
+
+def _embedded(embed: Embed, x: Tensor) -> Tensor:
+    """Applies an embedding without gradients and without moving a global generator."""
+    with torch.no_grad(), isolated(stream(0, "embed")):
+        features = embed(x)
+    return as_tensors({"embed(x)": features})["embed(x)"].to(x.device)

@@ -1,0 +1,284 @@
+r"""Where an observation lies among the simulated ones: which are near, and is it inside?
+
+Features of x are first brought to a **common scale**: a feature is centred by its median, scaled
+by its interquartile range and passed through :math:`\operatorname{arsinh}`, which is linear near
+the centre and logarithmic in the tails. An outlying observation then no longer lies far outside
+all others. The map is invariant under affine maps of single columns.
+
+A **weight** depends on x alone, never on parameters, so it cannot spoil exactness. Weights of one
+size have unit Euclidean norm: a weighted sum of independent features with mean zero and unit
+variance has mean zero and unit variance again.
+
+**Support.** A test can say nothing about an observation that none of its pairs resembles, and a
+large p-value there is no comfort. The distance to the tenth nearest calibration point is compared
+with the same distance for calibration points themselves: the share of them that lie as far out is
+the conformal p-value of x_o being one of them. It is a statement on the simulator's world, not on
+q: an x_o outside is a sign of a model that is wrong, or of a calibration that is too small.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._core import as_tensors, check_finite, check_number
+
+# Where q is right under the global hypothesis, and what that is.
+EVERYWHERE = "at almost every x"
+GLOBAL = f"q(theta | x) = p(theta | x) {EVERYWHERE}, tested at x_o"
+# The neighbour whose distance counts, and the share of points that makes a neighbourhood.
+NEIGHBOUR, SHARE = 10, 0.05
+# Calibration points that are looked at, and those among them whose distances are compared.
+MOST_POINTS, COMPARED, AT_A_TIME = 20_000, 500, 50
+# The smallest neighbourhood.
+FEWEST_POINTS = 10
+# Below this p-value x_o is said to lie outside.
+OUTSIDE = 0.01
+# The interquartile range of a standard normal.
+IQR = 1.349
+# So many rows tell the quartiles well enough, and torch.quantile has its limits.
+MOST_ROWS = 10_000
+
+
+def spread(rows: Tensor) -> Tensor:
+    """Standard deviations of columns (n, p); one for a column that is constant."""
+    varies = rows.amax(0) > rows.amin(0)
+    return torch.where(varies, rows.std(0), torch.ones_like(rows[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Robust:
+    """Location and scale of the d features of x, each with shape (d,)."""
+
+    location: Tensor
+    scale: Tensor
+
+    @classmethod
+    def fit(cls, x: Tensor) -> Self:
+        """The scaling of features (n, d)."""
+        x = x[:: 1 + len(x) // MOST_ROWS]
+        quarter, median, three_quarters = x.quantile(x.new_tensor([0.25, 0.5, 0.75]), 0)
+        scale = (three_quarters - quarter) / IQR
+        # Discrete features can have no interquartile range, and constant ones no spread at all.
+        varies = x.amax(0) > x.amin(0)
+        return cls(median, torch.where(varies & (scale > 0), scale, spread(x)))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Features (..., d) on the common scale."""
+        return torch.asinh((x - self.location) / self.scale)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """Distances between observations whose features are brought to a common scale.
+
+    Args:
+        function: Turns features (n, d) into what distances are taken in (n, e), for instance the
+            means and scales of q at these x, or a summary network; features themselves if None.
+
+    Example:
+        >>> x = torch.tensor([[0.0], [1.0], [2.0], [9.0]])
+        >>> Distance()(x, x[:1]).argsort(1)
+        tensor([[0, 1, 2, 3]])
+    """
+
+    function: Callable[[Tensor], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.function is not None and not callable(self.function):
+            raise TypeError(f"function: expected a function of features; got {self.function!r}.")
+
+    def __call__(self, x: Tensor, x_o: Tensor) -> Tensor:
+        """Distances (o, n) between features x (n, d) and observations (o, d)."""
+        x, x_o = self._represented(x), self._represented(x_o)
+        robust = Robust.fit(x)
+        return _distances(robust(x), robust(x_o))
+
+    def _represented(self, x: Tensor) -> Tensor:
+        if self.function is None:
+            return x
+        with torch.no_grad():
+            represented = as_tensors({"function": self.function(x)})["function"].to(x)
+        if represented.ndim != 2 or len(represented) != len(x):
+            raise ValueError(
+                f"function: expected one that maps features ({len(x)}, d) to ({len(x)}, e); got "
+                f"{tuple(represented.shape)}."
+            )
+        check_finite("function", represented)
+        return represented
+
+
+@dataclass(frozen=True)
+class Neighbourhood(ABC):
+    """How calibration points are weighted around an observation, at several sizes."""
+
+    # The sizes, as shares of the calibration points, tested together.
+    shares: tuple[float, ...] = (0.05, 0.1, 0.2)
+    # Whether points far from x_o have no weight, so that the claim is local.
+    local: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shares", _checked_shares(self.shares))
+
+    def scope(self, share: float) -> str:
+        """Where q is right under the hypothesis, where points up to this share have weight."""
+        return EVERYWHERE
+
+    def hypothesis(self, share: float) -> str:
+        """What a small p-value speaks against, where points up to this share have weight."""
+        return GLOBAL
+
+    @abstractmethod
+    def weights(self, x: Tensor, x_o: Tensor) -> Tensor:
+        """Weights (o, c, n) of features x (n, d) around observations (o, d), of unit norm."""
+
+
+@dataclass(frozen=True)
+class Nearest(Neighbourhood):
+    """The calibration points nearest to x_o, all with the same weight; the rest with none.
+
+    Points at the same distance are all in or all out, so where x has ties there may be more.
+
+    Args:
+        shares: Shares of the calibration points, tested together.
+        distance: What near means.
+
+    Example:
+        >>> x = torch.arange(100.0)[:, None]
+        >>> Nearest((0.2,)).weights(x, x[:1]).nonzero()[:, 2].max()
+        tensor(19)
+    """
+
+    distance: Distance = Distance()
+    local: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.distance):
+            raise TypeError(f"distance: expected one such as Distance(); got {self.distance!r}.")
+
+    def scope(self, share: float) -> str:
+        """A part of all x."""
+        return f"throughout the nearest {share:.0%} of x"
+
+    def hypothesis(self, share: float) -> str:
+        """The local null."""
+        return f"q(theta | x) = p(theta | x) {self.scope(share)} around x_o"
+
+    def weights(self, x: Tensor, x_o: Tensor) -> Tensor:
+        """Weights (o, c, n) of features x (n, d) around observations (o, d), of unit norm."""
+        return torch.nn.functional.normalize(self.inside(x, x_o).to(x), dim=2)
+
+    def inside(self, x: Tensor, x_o: Tensor) -> Tensor:
+        """Whether features x (n, d) are near observations (o, d), with shape (o, c, n)."""
+        distances = self.distance(x, x_o)
+        return distances[:, None] <= _limits(distances, self.shares)[..., None]
+
+    def share_used(self, x: Tensor, x_o: Tensor) -> float:
+        """The share of features x (n, d) that is near any of the observations (o, d), at most.
+
+        It is larger than the share asked for where ten points are more, or where x has ties.
+        """
+        return float(self.inside(x, x_o)[:, -1].double().mean(1).max())
+
+
+@dataclass(frozen=True)
+class Smooth(Neighbourhood):
+    """All calibration points, weighted by a Gaussian kernel around x_o.
+
+    Args:
+        shares: The length scales, each as the share of points within one of them.
+    """
+
+    def weights(self, x: Tensor, x_o: Tensor) -> Tensor:
+        """Weights (o, c, n) of features x (n, d) around observations (o, d), of unit norm."""
+        distances = Distance()(x, x_o)
+        # Where many points coincide with x_o the length scale is zero: they alone count then.
+        lengths = _limits(distances, self.shares).clamp_min(torch.finfo(x.dtype).tiny ** 0.5)
+        weights = (-0.5 * (distances[:, None] / lengths[..., None]) ** 2).exp()
+        return torch.nn.functional.normalize(weights, dim=2)
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """Whether one observation, or each of o, lies inside the simulated ones; fields () or (o,)."""
+
+    pairs: np.ndarray  # calibration pairs as near as a twentieth of all is to a typical x
+    distance: np.ndarray  # to the tenth nearest pair, over that of a typical x
+    pvalue: np.ndarray  # the share of calibration points that lie as far from the others
+
+    @property
+    def outside(self) -> np.ndarray:
+        """Whether x_o lies outside the simulated observations."""
+        return np.asarray(self.pvalue <= OUTSIDE)
+
+    def __getitem__(self, which: int) -> "Support":
+        return Support(self.pairs[which], self.distance[which], self.pvalue[which])
+
+
+def support(x: Tensor, x_o: Tensor) -> Support:
+    """Compares features of observations (o, d) with the calibration's own (n, d).
+
+    Example:
+        >>> x = torch.randn(1000, 2, generator=torch.Generator().manual_seed(0))
+        >>> inside = support(x, torch.tensor([[0.0, 0.0], [6.0, 6.0]]))
+        >>> inside.outside
+        array([False,  True])
+    """
+    robust = Robust.fit(x)
+    points = robust(x)[:: 1 + len(x) // MOST_POINTS]
+    some = points[:: 1 + len(points) // COMPARED]
+    neighbour = min(NEIGHBOUR, len(points) - 1)
+    # A calibration point is its own nearest neighbour.
+    own = _distance_to(points, some, neighbour + 1)
+    there = _distance_to(points, robust(x_o), neighbour)
+    near = max(neighbour, round(SHARE * len(points)))
+    radius = _distance_to(points, some[:: 1 + len(some) // 100], near + 1).median()
+    counts = torch.stack([(_distances(points, o[None]) <= radius).sum() for o in robust(x_o)])
+    larger = (own >= there[:, None]).sum(1)
+    # Where many points coincide, typical distances are zero.
+    typical = own.median().clamp_min(torch.finfo(own.dtype).tiny)
+    return Support(
+        (counts * (len(x) / len(points))).round().long().cpu().numpy(),
+        (there / typical).cpu().numpy(),
+        ((1 + larger) / (1 + len(own))).cpu().numpy(),
+    )
+
+
+def as_neighbourhood(where: Any) -> Neighbourhood:
+    """A neighbourhood as it is, the nearest points if None, or refuses."""
+    where = Nearest() if where is None else where
+    if not isinstance(where, Neighbourhood):
+        raise TypeError(f"where: expected a neighbourhood such as Nearest(); got {where!r}.")
+    return where
+
+
+def _limits(distances: Tensor, shares: tuple[float, ...]) -> Tensor:
+    """The distances (o, c) within which shares of the points lie, from distances (o, n)."""
+    n = distances.shape[1]
+    sizes = [min(n, max(FEWEST_POINTS, round(share * n))) for share in shares]
+    ordered = distances.sort(1).values
+    return torch.stack([ordered[:, size - 1] for size in sizes], 1)
+
+
+def _checked_shares(shares: tuple[float, ...] | float) -> tuple[float, ...]:
+    given = np.atleast_1d(np.asarray(shares, dtype=object)).tolist()
+    numbers = [check_number("shares", share) for share in given]
+    if not numbers or max(numbers) > 1:
+        raise ValueError(f"shares: expected numbers above 0 and up to 1; got {given}.")
+    return tuple(sorted(numbers))
+
+
+def _distance_to(points: Tensor, x: Tensor, k: int) -> Tensor:
+    """Distances (o,) of x (o, d) to their k-th nearest of points (n, d)."""
+    parts = [_distances(points, part).kthvalue(k, dim=1).values for part in x.split(AT_A_TIME)]
+    return torch.cat(parts)
+
+
+def _distances(points: Tensor, x: Tensor) -> Tensor:
+    # Products of matrices would lose the distances of near points, and let ties fall apart.
+    return torch.cdist(x, points, compute_mode="donot_use_mm_for_euclid_dist")

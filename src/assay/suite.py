@@ -1,0 +1,447 @@
+"""The one-liner: all tests that fit what was given, one local test that decides, one report.
+
+.. code-block:: python
+
+    found = assay.check(posterior, theta, x, x_o)  # a flow, or anything with sample(x, n)
+    found = assay.check(calibration, x_o=assay.Draws(x_o, theta_o))  # or samples made before
+    print(found.verdict)
+    found.report("report.html")
+
+**What decides** is the local moment test wherever it applies: latents of a flow, or enough draws
+of q at each x. It is exact for the neighbourhood of x_o, and quick enough to tell what it would
+have seen. With fewer draws it is least squares under :class:`assay.LocalExchange`, or
+:func:`assay.region` where there are too many observations for it.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ._core import (
+    Seed,
+    as_tensors,
+    check_count,
+    check_kind,
+    check_number,
+    progress,
+    seed_of,
+    stream,
+)
+from .classifiers.base import Classifier
+from .classifiers.mlp import MLP
+from .classifiers.ridge import Ridge
+from .diagnostics.average.coverage import coverage, tarp
+from .diagnostics.average.sbc import sbc
+from .diagnostics.local.base import LocalTest
+from .diagnostics.local.lc2st import lc2st
+from .diagnostics.local.lpit import lpit
+from .diagnostics.local.moments import MomentsResult, moments, moments_apply
+from .diagnostics.local.region import region
+from .interpret.effects import effects
+from .interpret.health import health
+from .interpret.power import power
+from .interpret.trust import TrustMap, judged
+from .interpret.verdict import Verdict
+from .io import save
+from .nulls.exchange import Exchange, LocalExchange
+from .report import write
+from .results import versions
+from .samples.calibration import Calibration, Draws, Embed, Latents
+from .samples.posterior import Flow, Posterior, as_posterior, draw_at, flow_to_base, is_flow
+
+# Draws of q at each x that the classifier sees, and the pairs that it is trained on at most.
+FEW, MOST_TRAINED = 1, 10_000
+# Observations up to which every one has refitted nulls of its own.
+MOST_REFITTED = 10
+# Repetitions of planted errors at observations of the calibration.
+CONTEXT_RUNS = 12
+# Draws of q at each x that ranks ask for.
+FEWEST_DRAWS = 4
+# The share of x that are near an observation.
+NEAR = 0.2
+# Draws beyond the number of parameters, where they are made here.
+ENOUGH = 4
+
+
+@dataclass(frozen=True)
+class Suite:
+    """How a check is run.
+
+    Args:
+        alpha: The level.
+        null: Null copies of the local test.
+        classifier: What scores the draws at x_o, for PP-plots and pair plots; None for none.
+        classifier_null: Its null copies.
+        k: Draws of q that are made at each x where a posterior is given; more than that where
+            there are many parameters.
+        draws: Draws of q that are made at each x_o, likewise.
+        pairs: Pairs that global tests look at, at most.
+        context: Simulated observations at which q is judged too, at most, to see x_o in context.
+        relevant: The size of error that must be detectable where q is trusted.
+    """
+
+    alpha: float = 0.05
+    null: int = 199
+    classifier: Classifier | None = MLP()
+    classifier_null: int = 99
+    k: int = 16
+    draws: int = 1000
+    pairs: int = 1000
+    context: int = 30
+    relevant: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < check_number("alpha", self.alpha) < 0.5:
+            raise ValueError(f"alpha: expected a number between 0 and 0.5; got {self.alpha}.")
+        least = {"null": 1, "classifier_null": 9, "k": 1, "draws": 1, "pairs": 10, "context": 0}
+        for name, fewest in least.items():
+            object.__setattr__(self, name, check_count(name, getattr(self, name), fewest))
+        check_number("relevant", self.relevant)
+        if not isinstance(self.classifier, Classifier | None):
+            raise TypeError(
+                "classifier: expected a classifier such as MLP(), or None; got "
+                f"{self.classifier!r}."
+            )
+        if (1 + self.null) * self.alpha < 1 - 1e-9:
+            raise ValueError(
+                f"null: expected at least {int(np.ceil(1 / self.alpha)) - 1} for level "
+                f"{self.alpha:g}; got {self.null}, with which nothing can be rejected."
+            )
+
+    @classmethod
+    def quick(cls, **changes: Any) -> "Suite":
+        """The quick part: the test that decides, effects and global tests, without a classifier.
+
+        Example:
+            >>> Suite.quick().classifier is None
+            True
+        """
+        return cls(**{"classifier": None, "context": 0, **changes})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Check(Verdict):
+    """What :func:`check` found; it can be printed, saved and reported."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Saves it to a file, to be read by :func:`assay.load`."""
+        save(self, path)
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Writes one HTML file that works without a network."""
+        write(self, path)
+
+
+def check(
+    posterior: Posterior | Callable[[Tensor, int], Any] | Calibration,
+    theta: Any = None,
+    x: Any = None,
+    x_o: Any = None,
+    suite: Suite | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
+    embed: Embed | None = None,
+    seed: Seed = 0,
+) -> Check:
+    """Checks q at one observation or many, by every test that fits what was given.
+
+    Args:
+        posterior: A flow, an object with ``sample(x, n)`` or such a function; or a calibration,
+            with draws of q or of latents, and then neither `theta` nor `x`.
+        theta: Parameters of calibration pairs, with shape (n, m), that q was not trained on.
+        x: Their observations, with shape (n, ...).
+        x_o: The observation, with shape (...,), or many, with shape (o, ...); or
+            :class:`assay.Draws`, which a calibration with draws of q asks for.
+        suite: How the check is run.
+        names: Names of the parameters.
+        labels: Names of the observations.
+        embed: Turns observations into features, as in :class:`assay.Calibration`.
+        seed: An int or a generator. The same seed gives the same check.
+
+    Example:
+        >>> theta, noise = torch.randn(2, 400, 1, generator=torch.Generator().manual_seed(0))
+        >>> narrow = lambda x, n: x / 2 + 0.3 * torch.randn(n, 1)
+        >>> suite = Suite.quick()
+        >>> found = check(narrow, theta, theta + noise, [0.5], suite, names=["mu"])
+        >>> found.verdicts
+        ('rejected',)
+        >>> found.effects[0].sentence
+        'mu is ... % too narrow; the 90 % region covers about ... % (... to ... %); ...'
+    """
+    suite = Suite() if suite is None else suite
+    check_kind("suite", suite, "a Suite()", "alpha", "classifier")
+    seed, start = seed_of(seed), time.perf_counter()
+    with progress(desc="checking", total=5, unit="part") as bar:
+        bar.set_postfix_str("drawing")
+        given = _given(posterior, theta, x, x_o, _How(suite, embed, seed))
+        words = _words(given, names, labels)
+        parts = _Run(given, suite, seed, bar).parts(words[0])
+    how = {"seed": seed, "suite": repr(suite), "call": _call(posterior, suite, seed)}
+    settings = {**given.local.summary, **how, "seconds": time.perf_counter() - start, **versions()}
+    said: dict[str, Any] = {"names": words[0], "labels": words[1], "alpha": suite.alpha}
+    return Check(**parts, **said, settings=settings, remarks=_remarks(given, words[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """Samples as the tests need them."""
+
+    local: Calibration  # what local tests look at: latents of a flow, or draws of q
+    sets: Calibration  # pairs with draws of q, for global tests
+    draws: Draws  # the observations, with a leading axis
+
+    @property
+    def closed(self) -> bool:
+        """Whether the moment test applies."""
+        return moments_apply(self.local)
+
+
+@dataclass(frozen=True, eq=False)
+class _How:
+    """How samples are made: the suite, the embedding and the seed."""
+
+    suite: Suite
+    embed: Embed | None
+    seed: int
+
+
+def _given(posterior: Any, theta: Any, x: Any, x_o: Any, how: _How) -> _Given:
+    if x_o is None:
+        raise ValueError("x_o: expected the observation to be checked; got None.")
+    draws = x_o if isinstance(x_o, Draws) else Draws(x_o, n=how.suite.draws)
+    if not isinstance(posterior, Calibration):
+        sampler = as_posterior(posterior)
+        return _from_posterior(sampler, _checked_pairs(theta, x), draws, how)
+    if theta is not None or x is not None or how.embed is not None:
+        raise ValueError(
+            "theta: expected None with a calibration, which holds theta, x and embed; got "
+            "more. Use check(calibration, x_o=Draws(x_o, theta_o))."
+        )
+    return _from_calibration(posterior, draws, how.suite, how.seed)
+
+
+def _from_calibration(calibration: Calibration, draws: Draws, suite: Suite, seed: int) -> _Given:
+    observation = calibration.observation(draws)
+    many = draws.many(observation) if observation.single else draws
+    some = calibration.subset(_rows(len(calibration), suite.pairs, seed))
+    if isinstance(some, Latents):
+        sets = some.sets(suite.k, stream(seed, "base"))
+        return _Given(calibration, Calibration(some.theta, some.x, sets[:, 1:], some.embed), many)
+    calibration.observe(many, seed)
+    return _Given(calibration, some, many)
+
+
+def _from_posterior(
+    posterior: Posterior, pairs: tuple[Tensor, Tensor], draws: Draws, how: _How
+) -> _Given:
+    (theta, x), suite, seed = pairs, how.suite, how.seed
+    rows = _rows(len(theta), suite.pairs if is_flow(posterior) else len(theta), seed)
+    # As many as the moment test asks for, and some more.
+    k = max(suite.k, theta.shape[1] + ENOUGH)
+    drawn = draw_at(posterior, x[rows], k, seed, "draws")
+    sets = Calibration(theta[rows], x[rows], drawn, how.embed)
+    observation, at = sets.observation(draws), draws.theta
+    if at is None:
+        at = draw_at(posterior, observation.x, draws.n, seed, "observations")
+    many = Draws(observation.x, at).many(observation)
+    if not is_flow(posterior):
+        return _Given(sets, sets.subset(_rows(len(sets), suite.pairs, seed)), many)
+    # Some pairs have draws, which prove that the flow is one q; latents are those of all pairs.
+    flow = cast(Flow, posterior)
+    base = sets.to_latent(flow, seed).base
+    z = flow_to_base(flow, theta.to(sets.theta), x.to(sets.x))
+    return _Given(Latents(z, x, embed=how.embed, base=base, flow=flow), sets, many)
+
+
+def _checked_pairs(theta: Any, x: Any) -> tuple[Tensor, Tensor]:
+    """Parameters (n, m) and observations (n, ...), or refuses."""
+    if theta is None or x is None:
+        raise ValueError(
+            "theta, x: expected calibration pairs that the posterior was not trained on; got "
+            "None. Use check(posterior, theta, x, x_o)."
+        )
+    theta, x = as_tensors({"theta": theta, "x": x}).values()
+    if theta.ndim != 2 or x.ndim < 2 or len(x) != len(theta):
+        raise ValueError(
+            "theta, x: expected shapes (n, m) and (n, ...), a row of x for each row of theta; "
+            f"got {tuple(theta.shape)} and {tuple(x.shape)}."
+        )
+    return theta, x
+
+
+def _rows(n: int, most: int, seed: int) -> np.ndarray:
+    """At most so many of n rows, at random, in their order."""
+    return np.sort(torch.randperm(n, generator=stream(seed, "rows"))[:most].numpy())
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """The tests, one after the other."""
+
+    given: _Given
+    suite: Suite
+    seed: int
+    bar: Any  # progress, in five parts of which the first was to make the samples
+
+    def parts(self, names: tuple[str, ...]) -> dict[str, Any]:
+        """The parts of a check, by name."""
+        self._next("local test")
+        test = self._local()
+        local = test(self.given.draws)
+        said = names if self.given.local.named else None
+        parts: dict[str, Any] = {"local": local, "effects": effects(self._told(local), said)}
+        self._next("detectable errors")
+        parts |= self._judged(test, local)
+        self._next("classifier")
+        parts |= self._classified(said)
+        self._next("global tests")
+        parts |= self._global(names)
+        self._next("done")
+        return parts
+
+    def _next(self, part: str) -> None:
+        self.bar.update()
+        self.bar.set_postfix_str(part)
+
+    def _local(self) -> LocalTest:
+        """The test that decides."""
+        calibration, null, seed = self.given.local, self.suite.null, self.seed
+        if self.given.closed:
+            return moments(calibration, null=null, seed=seed)
+        count = len(self.given.draws.x)
+        if count > MOST_REFITTED:
+            return region(calibration, Ridge(), null=Exchange(max(999, null)), seed=seed)
+        # As many nulls as Holm's adjustment asks for.
+        enough = max(null, int(np.ceil(count / self.suite.alpha)) - 1)
+        return lc2st(calibration, Ridge(), LocalExchange(enough), seed=seed)
+
+    def _told(self, local: Any) -> Any:
+        """A result that tells effects: the local test's own, or that of a fit over all sets."""
+        if isinstance(local, MomentsResult) or local.null_probabilities is not None:
+            return local
+        null = Exchange(self.suite.classifier_null)
+        return lc2st(self.given.local, Ridge(), null, seed=self.seed)(self.given.draws)
+
+    def _judged(self, test: LocalTest, local: Any) -> dict[str, Any]:
+        if not self.given.closed:
+            return {"detectable": None, "trust": None, "context": None}
+        detectable = power(test, self.given.draws, seed=self.seed, alpha=self.suite.alpha)
+        trust = judged(local, detectable, self.suite.relevant, self.suite.alpha)
+        return {"detectable": detectable, "trust": trust, "context": self._context(test)}
+
+    def _context(self, test: LocalTest) -> TrustMap | None:
+        """Verdicts at observations of the calibration, which x alone chooses."""
+        calibration = self.given.local
+        if not self.suite.context:
+            return None
+        alpha, seed = self.suite.alpha, self.seed
+        there = Draws(calibration.x[_rows(len(calibration), self.suite.context, seed)])
+        detectable = power(test, there, seed=seed, alpha=alpha, repetitions=CONTEXT_RUNS)
+        return judged(test(there), detectable, self.suite.relevant, alpha)
+
+    def _classified(self, names: tuple[str, ...] | None) -> dict[str, Any]:
+        if self.suite.classifier is None:
+            return dict.fromkeys(("classifier", "classifier_effects", "health"))
+        calibration = self.given.local
+        if len(calibration) > MOST_TRAINED:
+            calibration = calibration.subset(_rows(len(calibration), MOST_TRAINED, self.seed))
+        if calibration.theta_q is not None:
+            calibration = replace(calibration, theta_q=calibration.theta_q[:, :FEW])
+        classifier, null = self.suite.classifier, self.suite.classifier_null
+        test = lc2st(calibration, classifier, null, seed=self.seed)
+        result = test(self.given.draws)
+        believed = health(test.calibration, test.classifier, test.null, seed=self.seed)
+        ratio = effects(result, names, exponent=believed.exponent)
+        return {"classifier": result, "classifier_effects": ratio, "health": believed}
+
+    def _global(self, names: tuple[str, ...]) -> dict[str, Any]:
+        sets, seed = self.given.sets, self.seed
+        if (sets.k or 0) < FEWEST_DRAWS:
+            return dict.fromkeys(("pits", "sbc", "coverage", "tarp"))
+        # Conditional PITs come from whitened sets, as moments do.
+        pits = lpit(self.given.local, seed=seed)(self.given.draws) if self.given.closed else None
+        return {
+            "pits": pits,
+            "sbc": replace(sbc(sets, seed=seed), names=names),
+            "coverage": replace(coverage(sets, seed=seed), names=names),
+            "tarp": tarp(sets, seed=seed),
+        }
+
+
+def _remarks(given: _Given, labels: tuple[str, ...]) -> tuple[str, ...]:
+    """What is to be said of the samples."""
+    remarks = []
+    if not given.closed and given.local.k is not None:
+        remarks.append(
+            f"There are only {given.local.k} draws of q at each x: with {given.local.m + 2} or "
+            "more, the local moment test decides, what it would have seen is told, and tests over "
+            "all x are run."
+        )
+    strange = [label for label, own in zip(labels, _own(given), strict=True) if not own]
+    if strange:
+        remarks.append(
+            f"The draws theta_o at {', '.join(strange)} lie outside those of q at the nearest x: "
+            "are they draws of q there, and in the same units?"
+        )
+    return tuple(remarks)
+
+
+def _own(given: _Given) -> list[bool]:
+    """Whether a twentieth of the draws at x_o is in the range of q near it, in each parameter."""
+    draws, theta_q = given.draws, given.local.theta_q
+    observation = given.local.observation(draws)
+    if theta_q is None or draws.theta is None:
+        return [True] * len(observation.x)
+    near = given.local.near(observation, NEAR)
+    own = []
+    for rows, theta in zip(near, draws.theta.to(theta_q), strict=True):
+        there = theta_q[rows].flatten(0, 1)
+        low, high = there.amin(0), there.amax(0)
+        inside = ((theta >= low) & (theta <= high)).double().mean(0)
+        own.append(bool((inside >= 0.05).all()))
+    return own
+
+
+def _words(
+    given: _Given, names: Sequence[str] | None, labels: Sequence[str] | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of parameters and of observations."""
+    m, o = given.local.m, len(given.draws.x)
+    kind = "theta" if given.local.named else "latent"
+    return (
+        _named("names", names, m, tuple(f"{kind}[{j}]" for j in range(m))),
+        _named("labels", labels, o, tuple(f"x_o[{i}]" for i in range(o)) if o > 1 else ("x_o",)),
+    )
+
+
+def _named(
+    argument: str, given: Sequence[str] | None, count: int, default: tuple[str, ...]
+) -> tuple[str, ...]:
+    if given is None:
+        return default
+    each = (given,) if isinstance(given, str) else given
+    # A name stands in one line.
+    unique = tuple(" ".join(str(name).split()) for name in each)
+    if len(unique) != count or len(set(unique)) < count:
+        raise ValueError(f"{argument}: expected {count} different names; got {unique!r}.")
+    return unique
+
+
+def _call(posterior: Any, suite: Suite, seed: int) -> str:
+    """The call that gives the same check again."""
+    default = Suite()
+    changed = {k: v for k, v in vars(suite).items() if v != getattr(default, k)}
+    how = f", Suite({', '.join(f'{k}={v!r}' for k, v in changed.items())})" if changed else ""
+    what = (
+        f"calibration, x_o=draws{how.replace(', Suite', ', suite=Suite')}"
+        if isinstance(posterior, Calibration)
+        else f"posterior, theta, x, x_o{how}"
+    )
+    return f"assay.check({what}, seed={seed})"

@@ -1,0 +1,483 @@
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+import assay
+from assay import Calibration, Draws, Exchange, KnownBase, moments
+from assay._core import stream
+from assay.classifiers.features import Fourier, Hermite, NormalScores
+from assay.diagnostics.local.moments import Moments, moments_apply
+from assay.samples.neighbourhoods import Nearest, Smooth
+from assay.tasks import GammaPoisson
+
+X_O = torch.tensor([0.3, -0.3])
+FORMS = {"neighbourhood": Nearest(), "smoothed": Smooth()}
+
+
+def prepared(posterior, kind, n=1000, seed=0, **settings):
+    """The test of one kind of input: latents, or whitened or ranked draws."""
+    if kind == "latents":
+        return moments(posterior.latents(n, seed=seed), seed=seed, **settings)
+    coordinates = NormalScores() if kind == "ranks" else None
+    calibration = posterior.calibration(n, k=16, seed=seed)
+    return moments(calibration, coordinates=coordinates, seed=seed, **settings)
+
+
+KINDS = ["latents", "draws", "ranks"]
+
+
+@pytest.mark.parametrize("where", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+class TestTriple:
+    """An exact, a conservative and an overconfident posterior, and the direction of the error."""
+
+    def test_exact(self, gaussian, kind, where):
+        result = prepared(gaussian(), kind, where=where)(Draws(X_O))
+        assert result.pvalue > 0.05
+        assert result.approximation > 0.01
+
+    def test_conservative(self, gaussian, kind, where):
+        result = prepared(gaussian(width=1.5), kind, where=where)(Draws(X_O))
+        assert result.pvalue == 0.005
+        assert result.approximation < 1e-3
+        assert (result.directions.dispersion[-1] > 1.2).all()
+
+    def test_overconfident(self, gaussian, kind, where):
+        result = prepared(gaussian(width=0.6), kind, where=where)(Draws(X_O))
+        assert result.pvalue == 0.005
+        assert (result.directions.dispersion[-1] < 0.8).all()
+
+    def test_biased(self, gaussian, kind, where):
+        result = prepared(gaussian(shift=0.5), kind, where=where)(Draws(X_O))
+        assert result.pvalue == 0.005
+        assert (result.directions.bias[-1] > 0.3).all()
+
+
+EVERYDAY = {("neighbourhood", "latents"), ("neighbourhood", "draws")}
+LEVELS = [
+    pytest.param(
+        kind,
+        FORMS[form],
+        id=f"{form}-{kind}",
+        marks=() if (form, kind) in EVERYDAY else pytest.mark.slow,
+    )
+    for form in FORMS
+    for kind in KINDS
+]
+
+
+@pytest.mark.parametrize(("kind", "where"), LEVELS)
+def test_level(gaussian, kind, where):
+    """400 repetitions: rejections within 99.9 % binomial intervals."""
+    null = KnownBase(19) if kind == "latents" else Exchange(19)
+    found = np.array(
+        [
+            prepared(gaussian(), kind, n=60, seed=i, where=where, null=null)(Draws(X_O)).pvalue
+            for i in range(400)
+        ]
+    )
+    for alpha in (0.05, 0.2):
+        low, high = scipy.stats.binom(400, alpha).interval(0.999)
+        assert low <= (found <= alpha + 1e-9).sum() <= high
+
+
+def half_wrong(n, seed, shift=0.6):
+    """Latents that are right for x_1 > 0 and shifted for x_1 < 0."""
+    generator = stream(seed, "half")
+    x = torch.randn(n, 2, generator=generator)
+    z = torch.randn(n, 2, generator=generator)
+    return assay.Calibration.from_base(z - shift * (x[:, :1] < 0), x)
+
+
+@pytest.mark.slow
+def test_nothing_leaks_into_a_neighbourhood_that_is_right():
+    """400 repetitions: exact at x_1 = 1.5, rejected at x_1 = -1.5; the smoothed form leaks."""
+    x_o = Draws(torch.tensor([[1.5, 0.0], [-1.5, 0.0]]))
+    found = {"near": [], "smooth": []}
+    for i in range(400):
+        calibration = half_wrong(300, i)
+        for name, where in (("near", Nearest((0.1,))), ("smooth", Smooth((0.5,)))):
+            found[name].append(moments(calibration, where, KnownBase(19))(x_o).pvalue)
+    right, wrong = (np.array(found["near"]) <= 0.05).T
+    low, high = scipy.stats.binom(400, 0.05).interval(0.999)
+    assert low <= right.sum() <= high
+    assert wrong.mean() > 0.5
+    assert (np.array(found["smooth"]) <= 0.05)[:, 0].sum() > high
+
+
+SHAPES = {
+    "bimodal": lambda z, s: 0.9 * s + (1 - 0.9**2) ** 0.5 * z,
+    "skewed": lambda z, s: (
+        (torch.exp(0.8 * z) - np.exp(0.32)) / np.sqrt(np.expm1(0.64) * np.exp(0.64))
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_it_sees_shapes_that_mean_and_variance_do_not(shape):
+    generator = stream(0, "shape")
+    z, x = torch.randn(2, 2000, 2, generator=generator)
+    signs = 2.0 * torch.randint(2, (2000, 2), generator=generator) - 1
+    odd = shape(z, signs)
+    assert odd.mean().abs() < 0.05
+    assert abs(float(odd.std()) - 1) < 0.05
+    calibration = assay.Calibration.from_base(odd, x)
+    fourier = moments(calibration, banks=(Fourier(16, 2.0),))(Draws(X_O))
+    low = moments(calibration, banks=(Hermite(1),))(Draws(X_O))
+    assert moments(calibration)(Draws(X_O)).pvalue == 0.005
+    assert fourier.pvalue == 0.005
+    assert low.pvalue > 0.005
+
+
+def coverage(table, bias, dispersion):
+    """Whether the truth lies within two standard errors, for each number of the largest size."""
+    near = np.abs(table.bias[-1] - bias) <= 2 * table.bias_error[-1]
+    wide = np.abs(table.dispersion[-1] - dispersion) <= 2 * table.dispersion_error[-1]
+    return np.concatenate([near, wide])
+
+
+def test_bias_and_dispersion_are_right_inside_and_outside_a_region():
+    """200 repetitions: within two standard errors at least 90 % of the time, for each number.
+
+    Inside x_1 < 0 the flow is 0.2 standard deviations of the truth too high and 20 % too wide.
+    """
+    inside, outside = [], []
+    for i in range(200):
+        generator = stream(i, "region")
+        z, x = torch.randn(2, 1000, 2, generator=generator)
+        wrong = x[:, :1] < 0
+        calibration = assay.Calibration.from_base(torch.where(wrong, (z - 0.2) / 1.2, z), x)
+        test = moments(calibration, Nearest((0.1,)), KnownBase(1))
+        result = test(Draws(torch.tensor([[-1.5, 0.0], [1.5, 0.0]])))
+        first, second = (
+            type(result.directions)(
+                **{k: None if v is None else v[j] for k, v in vars(result.directions).items()}
+            )
+            for j in (0, 1)
+        )
+        inside.append(coverage(first, 0.2 / 1.2, 1.2))
+        outside.append(coverage(second, 0.0, 1.0))
+    assert (np.mean(inside, 0) >= 0.9).all()
+    assert (np.mean(outside, 0) >= 0.9).all()
+
+
+@pytest.mark.parametrize("k", [8, 16])
+@pytest.mark.parametrize(("shift", "width"), [(0.5, 1.0), (0.0, 0.7), (0.0, 1.4), (0.4, 1.3)])
+def test_bias_and_dispersion_do_not_depend_on_the_number_of_draws(k, shift, width):
+    """Against few draws residuals are wider, and their scale uncertain: both are made up for."""
+    noise = torch.randn(20_000, k + 1, 2, generator=stream(0, "few", k))
+    x = torch.randn(20_000, 1, generator=stream(0, "few x"))
+    calibration = Calibration(noise[:, 0], x, width * noise[:, 1:] + shift)
+    table = moments(calibration, Nearest((1.0,)), Exchange(1))(Draws(torch.zeros(1))).directions
+    np.testing.assert_allclose(table.bias[0], shift / width, atol=0.03)
+    np.testing.assert_allclose(table.dispersion[0], width, rtol=0.025)
+
+
+@pytest.mark.parametrize(("shift", "width"), [(0.0, 1.0), (0.4, 1.0), (0.0, 1.3)])
+def test_skewed_draws_have_no_bias_of_their_own(shift, width):
+    """Mean and deviation of few skewed draws go together, which moves residuals by skew / 2k."""
+    gamma = np.random.default_rng(0).standard_gamma(4.0, (20_000, 17, 1)) / 2 - 2
+    theta, theta_q = torch.tensor(gamma[:, 0]), torch.tensor(width * gamma[:, 1:] + shift)
+    x = torch.randn(20_000, 1, generator=stream(0, "skewed x"), dtype=torch.double)
+    test = moments(Calibration(theta, x, theta_q), Nearest((1.0,)), Exchange(1))
+    table = test(Draws(torch.zeros(1))).directions
+    np.testing.assert_allclose(table.bias[0], shift / width, atol=0.02)
+    np.testing.assert_allclose(table.dispersion[0], width, rtol=0.02)
+
+
+def test_errors_in_parameters_through_the_flow(gaussian):
+    flow = gaussian(width=1.2, shift=0.2)
+    latent = flow.calibration(20_000).to_latent(flow)
+    table = moments(latent, null=KnownBase(1))(Draws(X_O, n=4000)).parameters
+    # q is 0.2 too high, in standard deviations of q, and 1.2 times too wide.
+    np.testing.assert_allclose(table.bias[-1], 0.2 / flow.scale, atol=0.06)
+    np.testing.assert_allclose(table.dispersion[-1], 1.2, atol=0.06)
+    assert table.correlation is None
+
+
+def test_correlation():
+    z, x = torch.randn(2, 5000, 2, generator=stream(0, "z"))
+    z[:, 1] = 0.6 * z[:, 0] + 0.8 * z[:, 1]
+    table = moments(assay.Calibration.from_base(z, x), null=KnownBase(1))(Draws(X_O)).directions
+    assert table.correlation[-1, 0, 1] == pytest.approx(0.6, abs=0.1)
+
+
+def test_one_observation_is_a_row_of_many(gaussian):
+    test = prepared(gaussian(width=1.2), "latents", null=KnownBase(9))
+    many, one = test(Draws(torch.stack([X_O, -X_O]))), test(Draws(-X_O))
+    assert many.statistic.shape == (2,)
+    assert one.statistic.shape == ()
+    assert many.pairs.shape == (2, 3)
+    np.testing.assert_allclose(many.null[1], one.null, rtol=1e-4)
+    np.testing.assert_allclose(many.directions.bias[1], one.directions.bias, rtol=1e-4)
+
+
+class TestKeptNulls:
+    """Nulls of the same x in latent space are those of every flow; others are made anew."""
+
+    X_OS = Draws(torch.stack([X_O, -X_O]))
+
+    def made(self, monkeypatch):
+        """The numbers of null copies that are made from now on."""
+        counts, squares = [], Moments._squares
+
+        def counted(test, weights, which):
+            if which.start:
+                counts.append(len(which))
+            return squares(test, weights, which)
+
+        monkeypatch.setattr(Moments, "_squares", counted)
+        return counts
+
+    def same(self, one, two, draws=None):
+        for name in ("statistic", "null", "approximation"):
+            found = (getattr(test(draws or self.X_OS), name) for test in (one, two))
+            np.testing.assert_array_equal(*found)
+
+    def test_another_flow_of_the_same_task(self, gaussian, monkeypatch):
+        test = moments(gaussian().latents(300), null=KnownBase(19), seed=3)
+        test(self.X_OS)
+        wide = gaussian(width=1.4).latents(300)
+        counts = self.made(monkeypatch)
+        kept = test.refit_on(wide)
+        result = kept(self.X_OS)
+        assert counts == []
+        fresh = moments(wide, null=KnownBase(19), seed=3)(self.X_OS)
+        assert counts == [19]
+        np.testing.assert_array_equal(result.null, fresh.null)
+        np.testing.assert_array_equal(result.statistic, fresh.statistic)
+        assert not np.array_equal(result.statistic, test(self.X_OS).statistic)
+
+    def test_what_one_test_makes_serves_the_others(self, gaussian, monkeypatch):
+        """At another observation, whoever is asked first; and one alone is not two together."""
+        test = moments(gaussian().latents(300), null=KnownBase(19))
+        kept = test.refit_on(gaussian(width=1.4).latents(300))
+        counts = self.made(monkeypatch)
+        for draws in (Draws(X_O), self.X_OS):
+            kept(draws)
+            test(draws)
+        assert counts == [19, 19]
+        self.same(test, moments(gaussian().latents(300), null=KnownBase(19)), Draws(X_O))
+
+    def test_other_observations_are_made_anew(self, gaussian):
+        test = moments(gaussian().latents(300), null=KnownBase(19), seed=3)
+        test(self.X_OS)
+        for other in (gaussian().latents(300, seed=1), gaussian().latents(200)):
+            self.same(test.refit_on(other), moments(other, null=KnownBase(19), seed=3))
+            null = test.refit_on(other)(self.X_OS).null
+            assert not np.array_equal(null, test(self.X_OS).null)
+
+    def test_draws_are_made_anew(self, gaussian):
+        test = moments(gaussian().calibration(200, 8), null=Exchange(19))
+        test(self.X_OS)
+        wide = gaussian(width=1.4).calibration(200, 8)
+        self.same(test.refit_on(wide), moments(wide, null=Exchange(19)))
+
+    def test_another_seed_or_number_is_made_anew(self, gaussian):
+        latents = gaussian().latents(300)
+        test = moments(latents, null=KnownBase(19))
+        test(self.X_OS)
+        self.same(test.with_seed(4).refit_on(latents), moments(latents, null=19, seed=4))
+        self.same(test.with_nulls(9).refit_on(latents), moments(latents, null=9))
+
+    def test_of_a_test_that_was_saved(self, gaussian, tmp_path):
+        test = moments(gaussian().latents(300), null=KnownBase(19), seed=3)
+        test(self.X_OS)
+        assay.save(test, tmp_path / "test")
+        loaded, wide = assay.load(tmp_path / "test"), gaussian(width=1.4).latents(300)
+        self.same(loaded.refit_on(wide), test.refit_on(wide))
+        other = gaussian().latents(300, seed=1)
+        self.same(loaded.refit_on(other), moments(other, null=KnownBase(19), seed=3))
+
+    def test_another_base_is_refused(self, gaussian):
+        latents = gaussian().latents(300)
+        test = moments(latents, null=KnownBase(19))
+        base = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 2.0), 1)
+        other = assay.Calibration.from_base(2 * latents.theta, latents.x, base)
+        with pytest.raises(ValueError, match=r"calibration: expected latents with base N\(0, I\)"):
+            test.refit_on(other)
+
+
+def test_the_same_seed_gives_the_same_result(gaussian):
+    first, again = (prepared(gaussian(), "draws", n=100)(Draws(X_O)) for _ in range(2))
+    np.testing.assert_array_equal(first.null, again.null)
+
+
+def test_the_order_of_rows_does_not_matter(gaussian):
+    calibration = gaussian(width=1.2).calibration(200, k=8)
+    order = torch.randperm(200, generator=stream(0, "order"))
+    first, second = (moments(c)(Draws(X_O)) for c in (calibration, calibration.subset(order)))
+    assert first.statistic == pytest.approx(second.statistic, rel=1e-4)
+    np.testing.assert_allclose(first.null, second.null, rtol=1e-3)
+
+
+def test_it_says_what_it_found(gaussian, tmp_path):
+    result = prepared(gaussian(width=1.5), "latents")(Draws(X_O))
+    text = repr(result)
+    assert "throughout the nearest 20%" in text
+    assert "width × 1." in text
+    assert result._repr_html_().startswith("<table>")
+    assay.save(result, tmp_path / "result.npz")
+    assert repr(assay.load(tmp_path / "result.npz")) == text
+
+
+def test_a_test_can_be_saved(gaussian, tmp_path):
+    test = prepared(gaussian(), "draws", n=100)
+    assay.save(test, tmp_path / "test.npz")
+    np.testing.assert_array_equal(
+        assay.load(tmp_path / "test.npz")(Draws(X_O)).null, test(Draws(X_O)).null
+    )
+
+
+def test_another_base(gaussian):
+    base = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 2.0), 1)
+    latents = gaussian().latents(100)
+    other = assay.Calibration.from_base(latents.theta, latents.x, base)
+    with pytest.raises(ValueError, match=r"calibration: expected latents with base N\(0, I\)"):
+        moments(other)
+
+
+def test_more_features_than_memory_allows():
+    z, x = torch.randn(2, 20, 60, generator=stream(0, "wide"))
+    with pytest.raises(ValueError, match=r"banks: expected at most .* got 37820 from Hermite"):
+        moments(assay.Calibration.from_base(z, x))
+
+
+def test_one_draw_for_each_x(gaussian):
+    with pytest.raises(ValueError, match="theta_q: expected at least 4 draws of q at each x"):
+        moments(gaussian().calibration(100))
+
+
+def test_nulls_of_the_other_space(gaussian):
+    with pytest.raises(ValueError, match=r"null: expected KnownBase\(n\) for latents"):
+        moments(gaussian().latents(50), null=Exchange(9))
+    with pytest.raises(ValueError, match=r"null: expected Exchange\(n\) for draws"):
+        moments(gaussian().calibration(50, k=8), null=KnownBase(9))
+
+
+def test_a_calibration_of_another_kind():
+    with pytest.raises(TypeError, match="calibration: expected a Calibration; got Tensor"):
+        moments(torch.zeros(3))
+
+
+def within(p, alpha=0.05, coverage=0.999):
+    low, high = scipy.stats.binom(len(p), alpha).interval(coverage)
+    return low <= (np.array(p) <= alpha + 1e-9).sum() <= high
+
+
+@pytest.mark.slow
+def test_level_at_one_seed_and_one_feature():
+    """One seed serves 500 data sets, also where x is a single number."""
+    found = []
+    for i in range(500):
+        z, x = torch.randn(2, 60, 1, generator=stream(i, "one seed"))
+        test = moments(Calibration.from_base(z, x), Nearest((1.0,)), KnownBase(19), seed=0)
+        found.append(float(test(Draws(torch.zeros(1))).pvalue))
+    assert within(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("constant", [True, False])
+def test_level_where_x_has_ties_and_rows_are_in_the_order_of_theta(constant):
+    """Counts with their exact posterior, 300 repetitions; the order given must not matter."""
+    task, found = GammaPoisson(), []
+    for i in range(300):
+        generator = stream(i, "ties")
+        theta, x = task.joint(200, generator)
+        theta_q = task.draws(x, 8, generator)
+        if constant:
+            theta, theta_q = torch.randn(200, 2, generator=generator), theta_q
+            theta_q = torch.randn(200, 8, 2, generator=generator)
+            x = torch.ones(200, 2)
+        order = theta[:, 0].argsort()
+        calibration = Calibration(theta[order], x[order], theta_q[order])
+        test = moments(calibration, null=Exchange(19), seed=i)
+        found.append(float(test(Draws(torch.ones(2))).pvalue))
+    assert within(found)
+
+
+@pytest.mark.parametrize("k", [4, 8, 32])
+@pytest.mark.parametrize("shape", ["normal", "laplace", "t"])
+def test_null_bands_hold_for_draws_of_any_shape(k, shape):
+    """Exact posteriors, 100 repetitions: about 5 % of bias and dispersion beyond two null sd."""
+    beyond = []
+    for i in range(100):
+        generator = stream(i, "bands", k)
+        draws = torch.randn(300, k + 1, 2, generator=generator)
+        scale = torch.randn(300, k + 1, 2, 4, generator=generator).square()
+        if shape == "laplace":
+            draws = draws * (scale[..., 0] + scale[..., 1]).sqrt()
+        if shape == "t":
+            draws = draws / (scale.sum(-1) / 4).sqrt()
+        x = torch.randn(300, 1, generator=generator)
+        calibration = Calibration(draws[:, 0], x, draws[:, 1:])
+        table = moments(calibration, Nearest((0.5,)), Exchange(1))(
+            Draws(torch.zeros(1))
+        ).directions
+        beyond.append(np.abs(table.bias[0]) > 2 * table.bias_null[0])
+        beyond.append(np.abs(table.dispersion[0] - 1) > 2 * table.dispersion_null[0])
+    assert np.mean(beyond) < 0.12
+
+
+@pytest.mark.parametrize("units", [1e-25, 1e-15, 1e15, 1e25])
+def test_units_do_not_matter(gaussian, units):
+    calibration = gaussian(shift=0.5).calibration(200, k=8)
+    other = Calibration(units * calibration.theta, calibration.x, units * calibration.theta_q)
+    first, second = (moments(c, null=Exchange(19))(Draws(X_O)) for c in (calibration, other))
+    np.testing.assert_allclose(first.null, second.null, rtol=1e-2)
+    np.testing.assert_allclose(first.approximation, second.approximation, rtol=0.1)
+
+
+def test_draws_without_variation():
+    ones, x = torch.ones(50, 2), torch.randn(50, 2, generator=stream(0, "x"))
+    calibration = Calibration(ones, x, torch.ones(50, 8, 2))
+    with pytest.raises(ValueError, match="theta_q: expected draws that vary within their sets"):
+        moments(calibration)(Draws(X_O))
+
+
+def test_an_observation_beyond_single_precision(gaussian):
+    x_o = torch.full((2,), 1e300, dtype=torch.float64)
+    with pytest.raises(ValueError, match="x_o: .*beyond the range of torch.float32"):
+        moments(gaussian().latents(50))(Draws(x_o))
+
+
+def test_the_hypothesis_says_how_many_were_used(gaussian):
+    result = moments(gaussian().latents(20))(Draws(X_O))
+    assert "nearest 50% of x" in result.hypothesis
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"where": 0.2}, TypeError, "where: expected a neighbourhood such as"),
+        ({"where": Nearest}, TypeError, "where: expected a neighbourhood such as"),
+        ({"coordinates": "ranks"}, TypeError, "coordinates: expected coordinates such as"),
+        ({"banks": ()}, ValueError, "banks: expected at least one"),
+        ({"banks": (3,)}, TypeError, "banks: expected banks such as"),
+    ],
+)
+def test_arguments_of_another_kind(gaussian, settings, error, message):
+    with pytest.raises(error, match=message):
+        moments(gaussian().latents(50), **settings)
+
+
+def test_a_single_bank_and_a_bare_observation(gaussian):
+    latents = gaussian(width=1.6).latents(200)
+    one, two = (moments(latents, banks=banks, null=9) for banks in (Hermite(2), (Hermite(2),)))
+    assert one.null == KnownBase(9)
+    assert one.banks == (Hermite(2),)
+    np.testing.assert_array_equal(one(X_O).null, two(Draws(X_O)).null)
+    assert one(X_O).pvalue == 0.1
+    with pytest.raises(TypeError, match="x: expected an array"):
+        one("x_o")
+
+
+def test_where_it_applies(gaussian):
+    """A standard normal base, or two draws more than there are parameters."""
+    assert moments_apply(gaussian().latents(50))
+    assert moments_apply(gaussian().calibration(50, 4))
+    assert not moments_apply(gaussian().calibration(50, 3))
+    latents = gaussian().latents(50)
+    base = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 2.0), 1)
+    assert not moments_apply(Calibration.from_base(latents.theta, latents.x, base))

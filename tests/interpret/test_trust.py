@@ -1,0 +1,108 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import assay
+from assay._core import stream
+from assay.interpret.errors import Shift
+from assay.interpret.power import PowerCurve, PowerResult
+from assay.interpret.trust import REJECTED, TRUSTED, UNTESTED, judged, trust_map
+from assay.results import Holm
+from assay.samples.neighbourhoods import Support
+from tests.test_results import result
+
+
+def half(n=3000):
+    """Latents that are right for x_1 > 0 and shifted elsewhere."""
+    z, x = torch.randn(2, n, 2, generator=stream(0, "trust"))
+    return assay.Calibration.from_base(z + 0.8 * (x[:, :1] < 0), x)
+
+
+PLACES = torch.tensor([[-1.6, 0.0], [1.6, 0.0], [1.6, 0.5], [9.0, 9.0]])
+
+
+@pytest.fixture(scope="module")
+def found():
+    return trust_map(assay.moments(half()), assay.Draws(PLACES), errors=(Shift(),))
+
+
+def test_verdicts(found):
+    assert found.verdicts == (REJECTED, TRUSTED, TRUSTED, UNTESTED)
+    assert found.outside.tolist() == [False, False, False, True]
+    assert (found.adjusted >= found.pvalue).all()
+
+
+def test_few_pairs_leave_places_untested():
+    test = assay.moments(half(60))
+    blind = trust_map(test, assay.Draws(PLACES[1:3]), relevant=0.1, errors=(Shift(),))
+    assert blind.verdicts == (UNTESTED, UNTESTED)
+    assert (blind.effects > 0.1).all()
+
+
+def test_what_is_printed(found):
+    assert "rejected at 1, trusted at 2" in found.sentence
+    assert "0 rejected" in repr(found)
+    assert "<table>" in found._repr_html_()
+    assert found.labels == ("0 rejected", "1 trusted", "2 trusted", "3 untested")
+    assert list(found.table[0]) == ["p-value", "adjusted", "shift"]
+
+
+def test_what_decides():
+    """Adjusted p-values reject; plain ones, sharpness and the simulations trust."""
+    support = Support(np.full(6, 50.0), np.ones(6), np.where(np.arange(6) == 3, 0.002, 0.5))
+    null = np.tile(np.arange(199.0), (6, 1))
+    statistic = np.array([500.0, 1.0, 1.0, 1.0, 195.5, 188.5])
+    local = replace(result(statistic, null), support=support, adjustment=Holm())
+    mde = np.array([0.1, 0.5, 0.6, 0.1, 0.1, 0.1])
+    said = {"hypothesis": "q = p", "settings": {}}
+    detectable = PowerResult(
+        curves=(curve(mde),), x=np.zeros((6, 2)), alpha=0.05, target=0.8, repetitions=8, **said
+    )
+    found = judged(local, detectable, relevant=0.5, alpha=0.05)
+    # Far out; as sharp as asked for; too blunt; outside; low, but one of six; just above.
+    expected = (REJECTED, TRUSTED, UNTESTED, UNTESTED, UNTESTED, TRUSTED)
+    assert found.verdicts == expected
+    assert found.pvalue[4] <= 0.05 < found.adjusted[4]
+    assert found.settings["adjusted by"] == Holm().words
+
+
+def curve(mde):
+    law = {"scale": np.ones_like(mde), "shape": np.ones_like(mde), "level": 0.05}
+    found = {"rates": mde[:, None], "mde": mde, "mde_error": mde}
+    return PowerCurve(error=Shift(), sizes=np.ones(1), **found, **law)
+
+
+def test_save(found, tmp_path):
+    assay.save(found, tmp_path / "m.npz")
+    again = assay.load(tmp_path / "m.npz")
+    assert repr(again) == repr(found)
+    assert again.verdicts == found.verdicts
+    np.testing.assert_array_equal(again.effects, found.effects)
+
+
+def test_bad_input():
+    test = assay.moments(half(60))
+    with pytest.raises(ValueError, match="expected many observations"):
+        trust_map(test, assay.Draws(PLACES[0]))
+    with pytest.raises(ValueError, match="relevant: expected"):
+        trust_map(test, assay.Draws(PLACES), relevant=0.0)
+    with pytest.raises(TypeError, match="test: expected"):
+        trust_map(None, assay.Draws(PLACES))
+
+
+def test_a_picture(found):
+    import matplotlib.pyplot as plt
+
+    ax = assay.plots.trust_map(found)
+    points = {c.get_label(): c.get_offsets().data for c in ax.collections}
+    np.testing.assert_allclose(points["rejected"], PLACES[:1].numpy())
+    assert len(points["trusted"]) == 2
+    line = assay.plots.trust_map(found, coordinates=PLACES[:, 0].numpy())
+    assert line.get_ylabel() == "p-value"
+    wide = assay.plots.trust_map(found, coordinates=None)
+    assert wide.get_xlabel() == "x[0]"
+    with pytest.raises(ValueError, match="coordinates: expected"):
+        assay.plots.trust_map(found, coordinates=np.zeros((4, 3)))
+    plt.close("all")

@@ -1,0 +1,28 @@
+"""Plots are called alike, and are functions wherever they are imported."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from assay import plots
+
+OPTIONS = {"alpha", "coordinates", "error", "label", "marks", "names", "quantity", "values"}
+
+
+@pytest.mark.parametrize("name", plots.__all__)
+def test_a_result_then_axes_then_options(name):
+    first, second, *others = inspect.signature(getattr(plots, name)).parameters.values()
+    assert (first.name, second.name, second.default) == ("result", "ax", None)
+    assert {option.name for option in others} <= OPTIONS
+
+
+def test_no_module_has_the_name_of_a_plot():
+    modules = {path.stem for path in Path(plots.__file__).parent.glob("*.py")}
+    assert not modules & set(plots.__all__)
+    assert dir(plots) == sorted(plots.__all__)
+
+
+def test_an_unknown_plot():
+    with pytest.raises(AttributeError, match="no attribute 'pie'"):
+        _ = plots.pie

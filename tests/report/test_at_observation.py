@@ -1,0 +1,72 @@
+import json
+
+import numpy as np
+import pytest
+
+import assay
+from assay.report.at_observation import ObservationFigures
+from assay.report.words import rounded
+
+from .conftest import trace
+
+
+@pytest.fixture(scope="module")
+def figures(check):
+    return ObservationFigures(check)
+
+
+def test_every_figure_is_there_and_is_json(figures):
+    expected = {"null", "bias", "width", "pp", "pits", "power", "pairs"}
+    for which in range(3):
+        drawn = figures.at(which)
+        assert set(drawn) == expected
+        json.dumps({name: figure.plain for name, figure in drawn.items()}, allow_nan=False)
+        assert "<script" not in json.dumps([figure.data for figure in drawn.values()])
+
+
+def test_figures_have_words_with_numbers(figures):
+    words = [figure.words for figure in figures.at(1).values()]
+    assert all(any(c.isdigit() for c in said) and said.endswith(".") for said in words)
+
+
+def test_the_null_and_the_statistic(figures, check):
+    figure = figures.null(1)
+    assert sum(figure.data[0]["y"]) == len(check.local.null[1])
+    threshold, value = (shape["x0"] for shape in figure.layout["shapes"])
+    assert threshold == np.quantile(check.local.null[1], 0.95)
+    assert value == check.local.statistic[1]
+
+
+def test_the_pp_curve_is_that_of_the_library(figures, check):
+    curve, figure = assay.pp_curve(check.classifier, check.alpha), figures.pp(2)
+    assert trace(figure, "draws of q at x_o")["y"] == rounded(curve.ecdf[2])
+    whole = trace(figure, "95 % null, whole curve")
+    each = trace(figure, "95 % null, each level")
+    assert max(whole["y"]) >= max(each["y"])
+    assert whole["y"][-1] == rounded(curve.envelope_lower[2])[0]
+    assert whole["x"] == each["x"] == 0
+    assert figure.columns[0][0] == 0
+    assert len(figure.columns[0]) == len(whole["y"])
+
+
+def test_pits_are_named_as_the_parameters(figures, check):
+    shown = trace(figures.pits(0), "&lt;script&gt;alert(1)&lt;/script&gt;")
+    assert shown["y"][1:-1] == rounded(check.pits.curves[0, 0])
+
+
+def test_power_marks_the_minimum_detectable_effect(figures, check):
+    marks = [t for t in figures.power(0).data if t.get("marker", {}).get("symbol") == "diamond"]
+    finite = [c.mde[0] for c in check.detectable.curves if np.isfinite(c.mde[0])]
+    assert finite
+    assert [m["x"] for m in marks] == [rounded(np.array([mde])) for mde in finite]
+    assert all(m["y"] == [0.8] for m in marks)
+
+
+def test_what_is_missing_is_not_drawn(bare, scored):
+    assert set(ObservationFigures(bare).at(0)) == {"null", "bias", "width"}
+    assert set(ObservationFigures(scored).at(0)) == {"null", "bias", "width", "pp", "pairs"}
+
+
+def test_nothing_is_drawn_at_random(check):
+    one, other = (ObservationFigures(check).at(1) for _ in range(2))
+    assert {k: f.plain for k, f in one.items()} == {k: f.plain for k, f in other.items()}

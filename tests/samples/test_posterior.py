@@ -1,0 +1,216 @@
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
+
+import assay
+from assay._core import stream
+from assay.samples.posterior import (
+    FunctionPosterior,
+    StandardNormal,
+    TorchBase,
+    as_base,
+    as_posterior,
+    draw_at,
+    flow_sample,
+    is_flow,
+)
+
+STANDARD = {
+    "independent": Independent(Normal(torch.zeros(3), torch.ones(3)), 1),
+    "multivariate": MultivariateNormal(torch.zeros(3), torch.eye(3)),
+    "own": StandardNormal(3),
+}
+OTHER = {
+    "shifted": Independent(Normal(torch.ones(3), torch.ones(3)), 1),
+    "wide": MultivariateNormal(torch.zeros(3), 2 * torch.eye(3)),
+    "uniform": Independent(Uniform(torch.zeros(3), torch.ones(3), validate_args=False), 1),
+}
+
+
+@pytest.mark.parametrize("base", STANDARD.values(), ids=STANDARD.keys())
+def test_standard_normals_are_recognised(base):
+    assert as_base(base, 3) == StandardNormal(3)
+
+
+@pytest.mark.parametrize("base", OTHER.values(), ids=OTHER.keys())
+def test_other_bases_keep_their_distribution_and_leave_the_global_generator(base):
+    found = as_base(base, 3)
+    assert isinstance(found, TorchBase)
+    state = torch.get_rng_state()
+    draws = found.sample(4000, stream(0, "a"))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(draws, found.sample(4000, stream(0, "a")))
+    assert torch.allclose(draws.mean(0), base.mean, atol=0.1)
+    assert torch.allclose(draws.var(0), base.variance, atol=0.2)
+
+
+def test_a_base_of_another_dimension_is_refused():
+    with pytest.raises(ValueError, match="base: expected dimension 2, that of theta; got 3"):
+        as_base(StandardNormal(3), 2)
+
+
+def test_something_else_is_refused():
+    with pytest.raises(TypeError, match="base: expected a torch.distributions.Distribution"):
+        as_base("normal", 2)
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """A right flow with one member replaced."""
+
+    flow: object
+    inverse: object = None
+    sampler: object = None
+
+    @property
+    def base(self):
+        return self.flow.base
+
+    def theta_to_base(self, theta, x):
+        return (self.inverse or self.flow.theta_to_base)(theta, x)
+
+    def sample(self, x, n):
+        return (self.sampler or self.flow.sample)(x, n)
+
+
+def truncated(flow, x, n):
+    """Draws that a prior on [-0.3, 0.3]^2 would leave."""
+    theta = flow.sample(x, 200 * n)
+    return theta[(theta.abs() < 0.3).all(1)][:n]
+
+
+WRONG = {
+    "forward in place of inverse": lambda f: Wrapped(f, lambda t, x: x / 2 + t * f.scale),
+    "another x": lambda f: Wrapped(f, lambda t, x: f.theta_to_base(t, 0 * x)),
+    "one latent twice": lambda f: Wrapped(f, lambda t, x: f.theta_to_base(t, x)[:, [0, 0]]),
+    "truncated samples": lambda f: Wrapped(f, sampler=lambda x, n: truncated(f, 0 * x, n)),
+}
+
+
+@pytest.mark.parametrize("make", WRONG.values(), ids=WRONG.keys())
+def test_a_flow_that_does_not_invert_its_samples(gaussian, make):
+    flow = gaussian()
+    with pytest.raises(ValueError, match="flow: expected theta_to_base to map the flow's own"):
+        flow.calibration(200).to_latent(make(flow))
+
+
+def test_draws_of_another_q_are_refused(gaussian):
+    calibration = gaussian(width=0.3).calibration(500)
+    with pytest.raises(ValueError, match="theta_q: expected draws of this flow"):
+        calibration.to_latent(gaussian())
+
+
+@pytest.mark.parametrize("width", [0.5, 1.0, 2.0])
+def test_a_wrong_posterior_is_still_a_right_flow(gaussian, width):
+    for seed in range(20):
+        gaussian(width=width).calibration(100, seed=seed).to_latent(gaussian(width=width), seed)
+
+
+SHAPES = {
+    "inverse": (lambda f: Wrapped(f, lambda t, x: t[:, :1]), "flow.theta_to_base: expected shape"),
+    "sample": (lambda f: Wrapped(f, sampler=lambda x, n: torch.zeros(2)), "flow.sample: expected"),
+    "too many": (
+        lambda f: Wrapped(f, sampler=lambda x, n: torch.zeros(n, 3)),
+        "flow.sample: expected draws of 2 parameters; got 3",
+    ),
+    "nan": (
+        lambda f: Wrapped(f, lambda t, x: t * torch.nan),
+        r"flow.theta_to_base\(theta, x\): expected finite numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), SHAPES.values(), ids=SHAPES.keys())
+def test_bad_members(gaussian, make, message):
+    with pytest.raises(ValueError, match=message):
+        gaussian().calibration(100).to_latent(make(gaussian()))
+
+
+def test_the_global_generator_is_untouched(gaussian):
+    state = torch.get_rng_state()
+    latent = gaussian().calibration(100).to_latent(gaussian())
+    latent.observe(assay.Draws(torch.zeros(2)))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_draws_at_an_observation_must_be_the_flows(gaussian):
+    latent = gaussian().calibration(100).to_latent(gaussian())
+    with pytest.raises(ValueError, match="theta_o: expected draws of this flow"):
+        latent.observe(assay.Draws(torch.zeros(2), torch.full((50, 2), 4.0)))
+
+
+class Sampler:
+    """A posterior with an attribute that has the name of a field of FunctionPosterior."""
+
+    function = "not callable"
+
+    def sample(self, x, n):
+        return x + torch.randn(n, len(x))
+
+
+class TestPosterior:
+    def test_an_object_that_samples_is_taken_as_it_is(self, gaussian):
+        for posterior in (Sampler(), gaussian()):
+            assert as_posterior(posterior) is posterior
+
+    def test_a_function_becomes_one(self):
+        posterior = as_posterior(lambda x, n: x.expand(n, -1) + 1)
+        assert isinstance(posterior, FunctionPosterior)
+        assert torch.equal(posterior.sample(torch.zeros(2), 3), torch.ones(3, 2))
+
+    @pytest.mark.parametrize(
+        ("given", "got"), [(3, "int"), (Sampler, "type"), (None, "NoneType"), ([1], "list")]
+    )
+    def test_what_is_none(self, given, got):
+        message = rf"posterior: expected an object with sample\(x, n\), a function.*got {got}"
+        with pytest.raises(TypeError, match=message):
+            as_posterior(given)
+
+    def test_a_flow_has_an_inverse_and_a_base(self, gaussian):
+        assert is_flow(gaussian())
+        assert not is_flow(Sampler())
+        assert not is_flow(FunctionPosterior(lambda x, n: x))
+
+
+class TestDrawAt:
+    X = torch.tensor([[0.0, 10.0], [20.0, 30.0], [40.0, 50.0]])
+
+    def test_draws_belong_to_their_observations(self):
+        draws = draw_at(Sampler(), self.X, 400, 0, "here")
+        assert draws.shape == (3, 400, 2)
+        torch.testing.assert_close(draws.mean(1), self.X, atol=0.25, rtol=0)
+
+    def test_every_observation_has_a_stream_of_its_own(self):
+        """The same whatever comes after it, other than its neighbours', and named by purpose."""
+        draws = draw_at(Sampler(), self.X, 5, 0, "here")
+        assert torch.equal(draws[:2], draw_at(Sampler(), self.X[:2], 5, 0, "here"))
+        noise = draws - self.X[:, None]
+        assert not torch.allclose(noise[0], noise[1], atol=1e-3)
+        for other in ((1, "here"), (0, "there")):
+            assert not torch.equal(draws, draw_at(Sampler(), self.X, 5, *other))
+
+    def test_no_global_generator_moves(self):
+        state = torch.get_rng_state()
+        draw_at(Sampler(), self.X, 5, 0, "here")
+        assert torch.equal(torch.get_rng_state(), state)
+
+    def test_a_function_of_something_else(self):
+        posterior = as_posterior(lambda x: x)
+        with pytest.raises(
+            TypeError, match=r"one observation x, a tensor of shape \(2,\).*failed"
+        ):
+            draw_at(posterior, self.X, 5, 0, "here")
+
+    @pytest.mark.parametrize(
+        ("made", "message"),
+        [
+            (lambda x, n: torch.zeros(n + 1, 2), r"n = 5 draws .* got \(6, 2\)"),
+            (lambda x, n: torch.zeros(n), r"shape \(5, m\); got \(5,\)"),
+            (lambda x, n: torch.full((n, 2), torch.nan), "expected finite numbers"),
+        ],
+    )
+    def test_draws_that_are_none(self, made, message):
+        with pytest.raises(ValueError, match=message):
+            flow_sample(as_posterior(made), self.X[0], 5, stream(0, "a"))

@@ -1,0 +1,392 @@
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
+
+import assay
+from assay import MLP, Exchange, LocalExchange, Ridge, lc2st
+from assay._core import stream
+from assay.classifiers import QDA
+from assay.classifiers.features import Joint
+from assay.samples.neighbourhoods import Nearest
+from assay.samples.proposal import (
+    Around,
+    Model,
+    exchangeable,
+    log_density,
+    zoom,
+)
+from assay.tasks import ConjugateGaussian
+from assay.tasks.priors import Box
+
+TASK = ConjugateGaussian(2, 2, noise=0.5)
+X_O = torch.tensor([1.0, -1.0])
+TINY = MLP((8,), epochs=2, batch=32)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """The exact posterior of the task, wider by a factor and shifted."""
+
+    width: float = 1.0
+    shift: float = 0.0
+
+    def draws(self, x, k, generator):
+        mean = (x.double() @ TASK.gain.mT).to(x)[:, None]
+        return mean + self.shift + self.width * (TASK.draws(x, k, generator) - mean)
+
+    def at(self, n, seed):
+        return assay.Draws(X_O, self.draws(X_O[None], n, stream(seed, "x_o"))[0])
+
+    def zoomed(self, n, k=4, seed=0):
+        proposal = Around(self.at(200, seed).theta, TASK.prior)
+        return zoom(TASK, self.draws, proposal, n, k, seed)
+
+
+def plain(n, k, seed):
+    """The same without any weights: draws of the proposal with draws of q as they are."""
+    proposal = Around(Wrong().at(200, seed).theta, TASK.prior)
+    theta = proposal.sample(n, stream(seed, "theta"))
+    x = TASK.simulate(theta, stream(seed, "x"))
+    return assay.Calibration(theta, x, TASK.draws(x, k, stream(seed, "q")))
+
+
+class TestExchangeable:
+    def test_equal_weights_keep_the_set(self):
+        kept = exchangeable(torch.full((50, 6), 3.0), 5)
+        assert (kept.sort(1).values == torch.arange(1, 6)).all()
+
+    @pytest.mark.parametrize("k", [1, 2, 4])
+    def test_every_member_is_the_truth_equally_often(self, k):
+        """400 000 sets: of those with the same members, each member is the truth as often."""
+        n, weights = 400_000, torch.tensor([1.0, 2.0, 3.0, 0.5, 1.5, 2.0])
+        truth = torch.multinomial(weights, n, replacement=True, generator=stream(k, "truth"))
+        # The truth stands first, the others in their order.
+        others = torch.arange(6).expand(n, -1)
+        others = others[others != truth[:, None]].reshape(n, 5)
+        members = torch.cat([truth[:, None], others], 1)
+        kept = members.gather(1, exchangeable(weights[members].log(), k, seed=k))
+        sets = torch.cat([truth[:, None], kept], 1)
+        keys = (sets.sort(1).values * 8 ** torch.arange(k + 1)).sum(1)
+        statistic, freedom = 0.0, 0
+        for key in keys.unique():
+            rows = sets[keys == key]
+            names, shares = rows[0].unique(return_counts=True)
+            counts = (rows[:, :1] == names).sum(0).double()
+            expected = len(rows) * shares / (k + 1)
+            statistic += float(((counts - expected) ** 2 / expected).sum())
+            freedom += len(names) - 1
+        assert scipy.stats.chi2(freedom).sf(statistic) > 1e-3
+        # And it can fail: truths are no equal draws of all members.
+        assert scipy.stats.chisquare(truth.bincount(minlength=6)).pvalue < 1e-9
+
+    def test_members_are_hit_in_proportion_to_their_weights(self):
+        weights = torch.tensor([1.0, 2.0, 3.0, 4.0]).expand(100_000, -1)
+        truth = torch.multinomial(weights[0], 100_000, True, generator=stream(0, "t"))
+        order = (torch.arange(4) + truth[:, None]) % 4
+        kept = order.gather(1, exchangeable(weights.gather(1, order).log(), 1))
+        hits = torch.cat([truth, kept.flatten()]).bincount() / 200_000
+        torch.testing.assert_close(hits, weights[0] / 10, atol=0.005, rtol=0)
+
+    def test_a_constant_does_not_matter_and_the_seed_does(self):
+        weights = torch.randn(100, 9, generator=stream(0, "weights"))
+        first, moved = exchangeable(weights, 4), exchangeable(weights + 7, 4)
+        assert torch.equal(first, moved)
+        assert not torch.equal(first, exchangeable(weights, 4, seed=1))
+
+    def test_members_without_weight_are_never_kept(self):
+        weights = torch.zeros(200, 9)
+        weights[:, 5:] = -torch.inf
+        assert exchangeable(weights, 3).max() < 5
+
+    def test_all_weight_on_one_member(self):
+        weights = torch.zeros(100, 9)
+        weights[:, 0] = 30
+        with pytest.raises(ValueError, match="proposal: expected weights that several members"):
+            exchangeable(weights, 4)
+
+    @pytest.mark.parametrize("bad", [math.nan, -math.inf, math.inf])
+    def test_truths_without_a_finite_weight(self, bad):
+        weights = torch.zeros(10, 3)
+        weights[4, 0] = bad
+        with pytest.raises(ValueError, match="log_weights: expected numbers"):
+            exchangeable(weights, 2)
+
+
+class TestRanks:
+    """The rank of the truth in its set is uniform if and only if q is right."""
+
+    def ranks(self, calibration):
+        members = torch.cat([calibration.theta[:, None], calibration.theta_q], 1)
+        # A member may be its own companion: chance decides between them.
+        chance = 1e-9 * torch.rand(members.shape[:2], generator=stream(0, "ties")).double()
+        scores = members.double() @ torch.tensor([1.0, 0.5]).double() + chance
+        return (scores[:, 1:] < scores[:, :1]).sum(1)
+
+    def pvalue(self, calibration):
+        counts = self.ranks(calibration).bincount(minlength=calibration.k + 1)
+        return scipy.stats.chisquare(counts.numpy()).pvalue
+
+    def test_exact(self):
+        """20 000 sets, each a level check of its own."""
+        assert self.pvalue(Wrong().zoomed(20_000, 8)) > 0.001
+
+    def test_without_weights(self):
+        assert self.pvalue(plain(20_000, 8, 0)) < 1e-9
+
+    def test_conservative(self):
+        counts = self.ranks(Wrong(width=1.5).zoomed(5000, 8)).bincount(minlength=9)
+        assert counts[[0, 8]].sum() < 0.7 * counts[[3, 5]].sum()
+
+    def test_overconfident(self):
+        counts = self.ranks(Wrong(width=0.6).zoomed(5000, 8)).bincount(minlength=9)
+        assert counts[[0, 8]].sum() > 1.5 * counts[[3, 5]].sum()
+
+    def test_biased(self):
+        """A q that is too high leaves the truth at low ranks."""
+        assert self.ranks(Wrong(shift=0.3).zoomed(5000, 8)).double().mean() < 3.5
+
+
+class TestTests:
+    """A zoomed calibration goes into every test of parameters."""
+
+    FORMS = {
+        "MLP": lambda c: lc2st(c, MLP((16, 16), epochs=10, batch=64), Exchange(19)),
+        "Ridge": lambda c: lc2st(c, Ridge((Joint(64),), (0.1,)), Exchange(99)),
+        "local": lambda c: lc2st(c, Ridge((Joint(64),), (0.1,)), LocalExchange(99, 0.5)),
+        "QDA": lambda c: lc2st(c, QDA(), Exchange(99)),
+        "moments": lambda c: assay.moments(c, Nearest((0.5,))),
+        "region": lambda c: assay.region(c, QDA(), Nearest((0.5,)), Exchange(99)),
+    }
+
+    @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+    def test_sees_what_is_wrong(self, form):
+        q = Wrong(width=1.6)
+        assert form(q.zoomed(800))(q.at(300, 1)).pvalue <= 0.05
+        assert form(Wrong().zoomed(800))(Wrong().at(300, 1)).pvalue > 0.05
+
+    def test_direction(self):
+        for width, sign in ((1.6, -1), (0.6, 1)):
+            q = Wrong(width=width)
+            result = lc2st(q.zoomed(1000), QDA(), Exchange(19))(q.at(500, 1))
+            z = TASK.theta_to_base(torch.tensor(result.draws), X_O.expand(500, -1))
+            radius = z.norm(dim=1).numpy()
+            assert sign * scipy.stats.spearmanr(radius, result.probabilities).statistic > 0.7
+
+    def test_probabilities_are_about_one_half_if_q_is_right(self):
+        """Weights do not show: they would make probabilities range from 0.2 to 0.7 here."""
+        test = lc2st(Wrong().zoomed(4000), QDA(), Exchange(1))
+        assert np.abs(test(Wrong().at(500, 1)).probabilities - 0.5).max() < 0.1
+        test = lc2st(plain(4000, 4, 0), QDA(), Exchange(1))
+        assert np.abs(test(Wrong().at(500, 1)).probabilities - 0.5).max() > 0.2
+
+    def test_health(self):
+        found = assay.health(Wrong().zoomed(500), QDA(), Exchange(1))
+        assert found.log_loss.value > math.log(2) - 3 * found.log_loss.error
+
+
+def level(form, repetitions):
+    draws = [Wrong().at(100, i) for i in range(repetitions)]
+    return np.array(
+        [form(Wrong().zoomed(100, seed=i), i)(draws[i]).pvalue for i in range(len(draws))]
+    )
+
+
+LEVELS = {
+    "QDA": lambda c, i: lc2st(c, QDA(), Exchange(19), seed=i),
+    "MLP": lambda c, i: lc2st(c, TINY, Exchange(19), seed=i),
+    "local": lambda c, i: lc2st(c, Ridge((Joint(32),), (0.1,)), LocalExchange(19, 0.5), seed=i),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", LEVELS.values(), ids=LEVELS)
+def test_level(form):
+    """2000 repetitions: rejections at 0.05 and 0.2 within 99.9 % binomial intervals."""
+    found = level(form, 2000)
+    for alpha in (0.05, 0.2):
+        low, high = scipy.stats.binom(2000, alpha).interval(0.999)
+        assert low <= (found <= alpha + 1e-9).sum() <= high
+
+
+def test_level_of_few():
+    """150 repetitions, every day: within a 99.9 % binomial interval; without weights far off."""
+    low, high = scipy.stats.binom(150, 0.1).interval(0.999)
+    assert low <= (level(LEVELS["QDA"], 150) <= 0.1 + 1e-9).sum() <= high
+    wrong = [
+        lc2st(plain(100, 4, i), QDA(), Exchange(19), seed=i)(Wrong().at(100, i)).pvalue
+        for i in range(30)
+    ]
+    assert np.mean(np.array(wrong) <= 0.1) > 0.5
+
+
+class TestAround:
+    def test_its_density_is_that_of_its_draws(self):
+        """With a prior on all of space, the mean of prior over proposal is one."""
+        proposal = Around(Wrong().at(200, 0).theta, TASK.prior, times=1.5, share=0.3)
+        theta = proposal.sample(50_000, stream(0, "around"))
+        ratio = (TASK.prior.log_prob(theta.double()) - proposal.log_prob(theta)).exp()
+        assert abs(float(ratio.mean()) - 1) < 4 * float(ratio.std()) / 50_000**0.5
+        assert ratio.max() <= 1 / 0.3 + 1e-3
+
+    def test_it_stays_in_the_support_of_the_prior(self):
+        box = Box((0.0, 0.0), (1.0, 1.0))
+        draws = 0.05 + 0.1 * torch.rand(100, 2, generator=stream(0, "draws"))
+        proposal = Around(draws, box, times=5.0)
+        theta = proposal.sample(1000, stream(0, "around"))
+        assert theta.shape == (1000, 2)
+        assert box.inside(theta).all()
+        assert proposal.log_prob(torch.tensor([[-0.01, 0.1]])) == -torch.inf
+
+    def test_bad_input(self):
+        theta, prior = Wrong().at(50, 0).theta, TASK.prior
+        with pytest.raises(ValueError, match="theta: expected draws of q"):
+            Around(theta[0], prior)
+        with pytest.raises(ValueError, match="vary in all directions"):
+            Around(theta[:, :1].expand(-1, 2), prior)
+        with pytest.raises(ValueError, match="share: expected a number between"):
+            Around(theta, prior, share=1.5)
+        with pytest.raises(ValueError, match="times: expected a finite number above 0"):
+            Around(theta, prior, times=0.0)
+        with pytest.raises(TypeError, match="prior: expected a torch distribution"):
+            Around(theta, "prior")
+        outside = Around(theta + 1000, Box((0.0, 0.0), (1.0, 1.0)), share=0.0)
+        with pytest.raises(ValueError, match="in the support of the prior"):
+            outside.sample(10, stream(0, "outside"))
+
+
+class TestForeign:
+    """Torch distributions, and code that reads global generators."""
+
+    prior = Independent(Uniform(torch.zeros(2), torch.ones(2)), 1)
+
+    def model(self):
+        return Model(self.prior, lambda theta, generator: theta + 0.1 * torch.randn(theta.shape))
+
+    def sample(self, x, k, generator):
+        return x[:, None] + 0.1 * torch.randn(len(x), k, 2)
+
+    def test_they_are_reproducible_and_move_nothing(self):
+        draws = 0.5 + 0.1 * torch.randn(100, 2, generator=stream(0, "q"))
+        proposal = Around(draws, self.prior)
+        states = torch.get_rng_state(), np.random.get_state()[1].copy()
+        first, again = (zoom(self.model(), self.sample, proposal, 50, 4, 3) for _ in range(2))
+        other = zoom(self.model(), self.sample, proposal, 50, 4, 4)
+        assert torch.equal(torch.get_rng_state(), states[0])
+        np.testing.assert_array_equal(np.random.get_state()[1], states[1])
+        assert torch.equal(first.theta_q, again.theta_q)
+        assert torch.equal(first.x, again.x)
+        assert not torch.equal(first.x, other.x)
+
+    def test_a_generator_is_a_seed(self):
+        found = [
+            zoom(TASK, TASK.draws, TASK.prior, 20, 2, torch.Generator().manual_seed(1)).x
+            for _ in range(2)
+        ]
+        assert torch.equal(*found)
+
+    def test_outside_a_support_there_is_no_density(self):
+        density = Around(torch.rand(50, 2, generator=stream(0, "d")), self.prior).prior
+        theta = torch.tensor([[0.5, 0.5], [2.0, 0.5]])
+        assert log_density("prior", density, theta).tolist() == [0.0, -math.inf]
+
+    def test_the_prior_as_its_own_proposal_changes_nothing(self):
+        found = zoom(TASK, TASK.draws, TASK.prior, 200, 3)
+        assert len(found.theta.unique(dim=0)) == 200
+        members = torch.cat([found.theta[:, None], found.theta_q], 1)
+        assert all(len(rows.unique(dim=0)) == 4 for rows in members)
+
+
+def test_a_q_that_leaks_out_of_the_prior_is_seen():
+    box = Box((0.0,), (1.0,))
+    model = Model(box, lambda theta, g: theta + 0.3 * torch.randn(len(theta), 1, generator=g))
+
+    def leaking(x, k, generator):
+        return x[:, None] + 0.3 * torch.randn(len(x), k, 1, generator=generator)
+
+    draws = torch.rand(100, 1, generator=stream(0, "draws"))
+    found = zoom(model, leaking, Around(draws, box), 500, 4)
+    outside = (found.theta_q < 0) | (found.theta_q > 1)
+    assert 0.05 < outside.double().mean() < 0.6
+    assert box.inside(found.theta).all()
+
+
+BOX = Box((0.0, 0.0), (1.0, 1.0))
+WIDE = MultivariateNormal(torch.zeros(2), torch.eye(2))
+
+
+class Density:
+    """Draws of a proposal with a density that is not what it should be."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def sample(self, n, generator):
+        return torch.rand(n, 2, generator=generator)
+
+    def log_prob(self, theta):
+        return torch.full((len(theta),), self.value)
+
+
+def simulate(theta, generator):
+    return theta + torch.randn(theta.shape, generator=generator)
+
+
+def sample(x, k, generator):
+    return torch.rand(len(x), k, 2, generator=generator)
+
+
+MODEL = Model(BOX, simulate)
+BAD = {
+    "outside the prior": (lambda: zoom(MODEL, sample, WIDE, 50), "support of the prior"),
+    "nan density": (lambda: zoom(MODEL, sample, Density(math.nan), 50), "proposal: expected log-"),
+    "infinite density": (lambda: zoom(MODEL, sample, Density(math.inf), 50), "NaN or infinity"),
+    "no density": (lambda: zoom(MODEL, sample, Density(-math.inf), 50), "at its own draws"),
+    "marginals": (
+        lambda: zoom(Model(Normal(torch.zeros(2), 1.0), simulate), sample, BOX, 50),
+        "Independent",
+    ),
+    "draws of q": (lambda: zoom(MODEL, lambda x, k, g: x, BOX, 50), "sample: expected shape"),
+    "simulations": (
+        lambda: zoom(Model(BOX, lambda t, g: t[:9]), sample, BOX, 50),
+        "simulate: expected shape",
+    ),
+    "nan x": (
+        lambda: zoom(Model(BOX, lambda t, g: t * math.nan), sample, BOX, 50),
+        "simulate: expected finite",
+    ),
+    "a narrow proposal": (
+        lambda: zoom(
+            Model(WIDE, simulate),
+            lambda x, k, g: 9 * torch.randn(len(x), k, 2, generator=g),
+            MultivariateNormal(torch.zeros(2), 1e-4 * torch.eye(2)),
+            50,
+        ),
+        "proposal: expected weights that several members",
+    ),
+    "no k": (lambda: zoom(MODEL, sample, BOX, 50, 0), "k: expected at least 1"),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), BAD.values(), ids=BAD)
+def test_bad_values(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+WRONG_KINDS = {
+    "model": lambda: zoom(BOX, sample, BOX, 50),
+    "sample": lambda: zoom(MODEL, 3, BOX, 50),
+    "proposal": lambda: zoom(MODEL, sample, 3, 50),
+    "n": lambda: zoom(MODEL, sample, BOX, 50.0),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_KINDS)
+def test_arguments_of_another_kind(name):
+    with pytest.raises(TypeError, match=f"{name}: expected"):
+        WRONG_KINDS[name]()

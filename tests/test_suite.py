@@ -1,0 +1,265 @@
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import assay
+from assay.diagnostics.local.moments import MomentsResult
+from assay.results import LC2STResult
+from assay.suite import Check, Suite
+from tests.conftest import Gaussian
+from tests.test_results import with_pandas
+
+QUICK = Suite(null=39, classifier=None, context=0, pairs=200)
+X_O = torch.tensor([[0.5, -0.5], [8.0, 8.0]])
+
+
+@pytest.fixture(scope="module")
+def narrow():
+    return Gaussian(width=0.6)
+
+
+@pytest.fixture(scope="module")
+def full(narrow):
+    """Everything that can be run, with draws."""
+    suite = Suite(
+        null=39, classifier=assay.MLP(epochs=3), classifier_null=19, context=5, pairs=200
+    )
+    return assay.check(
+        narrow.calibration(400, k=8), x_o=narrow.draws(X_O), suite=suite, names=["mu", "nu"]
+    )
+
+
+def test_every_part_is_there(full):
+    assert isinstance(full, Check)
+    assert isinstance(full.local, MomentsResult)
+    assert len(full.context.x) == 5
+    assert full.classifier.statistic.shape == (2,)
+    assert full.sbc.names == full.coverage.names == ("mu", "nu")
+    assert full.labels == ("x_o[0]", "x_o[1]")
+    assert full.health.auc.value > 0.5
+
+
+def test_it_says_what_is_wrong_and_where(full):
+    assert full.verdicts[0] == "rejected"
+    assert "mu is" in full.effects[0].sentence
+    assert "too narrow" in full.verdict
+    assert "At x_o[0], " in full.verdict
+
+
+def test_a_verdict_is_the_trust_map_s(full):
+    assert full.verdicts == full.trust.verdicts
+    np.testing.assert_array_equal(full.rejected, full.local.adjusted <= 0.05)
+
+
+def test_the_same_seed_gives_the_same_check(full, narrow):
+    suite = Suite(
+        null=39, classifier=assay.MLP(epochs=3), classifier_null=19, context=5, pairs=200
+    )
+    again = assay.check(
+        narrow.calibration(400, k=8), x_o=narrow.draws(X_O), suite=suite, names=["mu", "nu"]
+    )
+    assert repr(again) == repr(full)
+    np.testing.assert_array_equal(again.classifier.null, full.classifier.null)
+
+
+def test_saved_and_loaded(full, tmp_path):
+    full.save(tmp_path / "check.npz")
+    again = assay.load(tmp_path / "check.npz")
+    assert isinstance(again, Check)
+    assert repr(again) == repr(full)
+    assert again.record == full.record
+
+
+def test_the_suite_that_is_not_decided_by_the_data_is_said(full):
+    call = full.settings["call"]
+    assert call.startswith("assay.check(calibration, x_o=draws, suite=Suite(null=39")
+    assert call.endswith("seed=0)")
+    assert full.settings["torch"] == torch.__version__
+
+
+class TestWhatCanBeGiven:
+    def test_a_flow(self, narrow):
+        calibration = narrow.calibration(400)
+        found = assay.check(narrow, calibration.theta, calibration.x, X_O[0], QUICK)
+        assert found.settings["space"] == "latent"
+        assert found.names == ("theta[0]", "theta[1]")
+        assert found.local.parameters is not None
+        assert found.labels == ("x_o",)
+        assert found.verdicts == ("rejected",)
+        assert found.sbc.settings["n"] == 200
+
+    def test_a_function(self, narrow):
+        calibration = narrow.calibration(400)
+        found = assay.check(narrow.sample, calibration.theta, calibration.x, X_O[0], QUICK)
+        assert found.settings["space"] == "parameters"
+        assert found.settings["k"] == 16
+        assert found.verdicts == ("rejected",)
+
+    def test_one_observation_with_or_without_an_axis(self, narrow):
+        calibration, draws = narrow.calibration(200, k=8), narrow.draws(X_O[:1])
+        shapes = [(X_O[0], draws.theta[0]), (X_O[0], draws.theta), (X_O[:1], draws.theta)]
+        found = [
+            repr(assay.check(calibration, x_o=assay.Draws(*shape), suite=QUICK))
+            for shape in shapes
+        ]
+        assert found[0] == found[1]
+        assert found[0] == found[2]
+
+    def test_it_leaves_the_global_generator_alone(self, narrow):
+        calibration = narrow.calibration(100)
+        torch.manual_seed(3)
+        expected = torch.rand(1)
+        torch.manual_seed(3)
+        assay.check(narrow.sample, calibration.theta, calibration.x, X_O[0], QUICK)
+        assert torch.rand(1) == expected
+
+    def test_latents_without_their_flow(self, narrow):
+        found = assay.check(narrow.latents(400), x_o=X_O, suite=QUICK)
+        assert found.names == ("latent[0]", "latent[1]")
+        assert found.sbc.names == found.names
+        assert found.verdicts[0] == "rejected"
+
+    @pytest.mark.parametrize("count", [1, 12])
+    def test_too_few_draws_for_moments(self, narrow, count):
+        x_o = X_O[:1].expand(count, -1) + 0.01 * torch.arange(count)[:, None]
+        found = assay.check(narrow.calibration(400), x_o=narrow.draws(x_o), suite=QUICK)
+        assert isinstance(found.local, LC2STResult)
+        assert found.detectable is found.trust is found.sbc is None
+        words = ("not rejected", "rejected")
+        assert found.verdicts == tuple(words[int(wrong)] for wrong in found.rejected)
+        assert ("was not measured" in found.verdict) == (not found.rejected.all())
+        # Holm's adjustment must be able to reject, or the step-down be shared.
+        least = 1 / (1 + found.local.null.shape[-1])
+        assert least * (count if count <= 10 else 1) <= 0.05
+
+
+def test_where_q_is_right():
+    right = Gaussian()
+    found = assay.check(right.calibration(1000, k=8), x_o=right.draws(X_O[:1]), suite=QUICK)
+    assert found.verdicts == ("trusted",)
+    assert "q can be trusted there as far as that" in found.verdict
+
+
+def test_a_place_that_nothing_is_known_of(full):
+    """Far out, the nearest pairs may reject; they never say that q is right there."""
+    assert full.local.support.outside.tolist() == [False, True]
+    rejected = full.local.adjusted[1] <= 0.05
+    assert full.verdicts[1] == ("rejected" if rejected else "untested")
+    right = Gaussian()
+    found = assay.check(right.calibration(400, k=8), x_o=right.draws(X_O), suite=QUICK)
+    assert found.verdicts[1] == "untested"
+    assert "x_o[1] is untested: it lies outside the simulated observations." in found.verdict
+
+
+def test_pvalues_are_those_of_the_test_that_decides(full):
+    np.testing.assert_array_equal(full.pvalue, full.local.pvalue)
+    assert full.hypothesis == full.local.hypothesis
+    assert full.sentence == full.verdict
+    assert len(full) == 2
+
+
+class TestFrame:
+    """A row for each observation, its verdict beside its label."""
+
+    def test_without_pandas(self, full, monkeypatch):
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        rows = full.to_frame()
+        assert [row["observation"] for row in rows] == ["x_o[0]", "x_o[1]"]
+        assert tuple(row["verdict"] for row in rows) == full.verdicts
+        assert list(rows[0])[:4] == ["observation", "verdict", "p-value", "adjusted"]
+        assert [row["p-value"] for row in rows] == full.pvalue.tolist()
+        assert [row["classifier p"] for row in rows] == full.classifier.pvalue.tolist()
+
+    def test_with_pandas(self, full, monkeypatch):
+        pandas = with_pandas(monkeypatch)
+        frame = full.to_frame()
+        assert isinstance(frame, pandas.DataFrame)
+        assert frame.rows[0]["verdict"] == "rejected"
+
+
+def test_draws_of_another_place_are_remarked(narrow):
+    draws = narrow.draws(X_O[:1])
+    strange = assay.Draws(draws.x, draws.theta + 100)
+    calibration = narrow.calibration(300, k=8)
+    assert assay.check(calibration, x_o=draws, suite=QUICK).remarks == ()
+    (remark,) = assay.check(calibration, x_o=strange, suite=QUICK).remarks
+    assert remark.startswith("The draws theta_o at x_o lie outside those of q at the nearest x")
+
+
+def test_few_draws_are_remarked(narrow):
+    found = assay.check(narrow.calibration(300, k=2), x_o=narrow.draws(X_O[:1]), suite=QUICK)
+    assert "There are only 2 draws of q at each x: with 4 or more" in found.verdict
+
+
+def test_a_quick_suite():
+    """The part without a classifier and without context; all else may be told."""
+    quick = Suite.quick(null=39, pairs=200)
+    assert quick == QUICK
+    assert Suite.quick(context=3).context == 3
+    with pytest.raises(TypeError, match="nulls"):
+        Suite.quick(nulls=39)
+
+
+def test_a_quick_check_runs_no_classifier(narrow):
+    found = assay.check(narrow.calibration(300, k=8), x_o=narrow.draws(X_O[:1]), suite=QUICK)
+    assert found.classifier is found.classifier_effects is found.health is found.context is None
+    assert found.verdicts == ("rejected",)
+    assert "classifier p" not in found.table[0]
+
+
+class TestBadInput:
+    def test_no_observation(self, narrow):
+        with pytest.raises(ValueError, match="x_o: expected the observation"):
+            assay.check(narrow.calibration(100))
+
+    def test_no_draws_there(self, narrow):
+        with pytest.raises(ValueError, match="draws: expected Draws"):
+            assay.check(narrow.calibration(100), x_o=X_O[0], suite=QUICK)
+
+    def test_pairs_beside_a_calibration(self, narrow):
+        with pytest.raises(ValueError, match="theta: expected None with a calibration"):
+            assay.check(narrow.calibration(100), torch.zeros(3), x_o=X_O)
+
+    def test_no_pairs(self, narrow):
+        with pytest.raises(ValueError, match="theta, x: expected calibration pairs"):
+            assay.check(narrow, x_o=X_O)
+
+    def test_pairs_that_do_not_fit(self, narrow):
+        with pytest.raises(ValueError, match="a row of x for each row of theta"):
+            assay.check(narrow, torch.zeros(20, 2), torch.zeros(19, 2), X_O)
+
+    def test_no_posterior(self):
+        with pytest.raises(TypeError, match="posterior: expected an object with sample"):
+            assay.check(3, torch.zeros(20, 2), torch.zeros(20, 2), X_O)
+
+    def test_a_posterior_that_is_called_otherwise(self, narrow):
+        def sample(n, x):
+            return torch.randn(n, 2) + x
+
+        pairs = torch.zeros(20, 2), torch.zeros(20, 2)
+        with pytest.raises(TypeError, match=r"posterior: expected sample\(x, n\)"):
+            assay.check(sample, *pairs, X_O, QUICK)
+
+    def test_names_that_do_not_fit(self, narrow):
+        with pytest.raises(ValueError, match="names: expected 2 different names"):
+            assay.check(narrow.latents(100), x_o=X_O, suite=QUICK, names=["a"])
+        with pytest.raises(ValueError, match="labels: expected 2 different names"):
+            assay.check(narrow.latents(100), x_o=X_O, suite=QUICK, labels=["a", "a"])
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"alpha": 0.7}, "alpha: expected a number between 0 and 0.5"),
+            ({"null": 9}, "null: expected at least 19"),
+            ({"classifier_null": 3}, "classifier_null: expected at least 9"),
+            ({"classifier": "MLP"}, "classifier: expected a classifier"),
+            ({"relevant": -1.0}, "relevant: expected a finite number above 0"),
+            ({"context": -1}, "context: expected at least 0"),
+            ({"pairs": 3}, "pairs: expected at least 10"),
+        ],
+    )
+    def test_a_suite_that_cannot_be(self, given, message):
+        with pytest.raises((ValueError, TypeError), match=message):
+            Suite(**given)
