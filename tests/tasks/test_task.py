@@ -9,6 +9,7 @@ import torch
 
 from assay._core import stream
 from assay.tasks import BENCHMARK, TASKS, StateSpace, task
+from assay.tasks.task import Direct
 
 SLOW = ["slcp", "bernoulli_glm", "bernoulli_glm_raw"]
 KNOWN = sorted(set(TASKS) - {"jansen_rit"})
@@ -64,7 +65,12 @@ def test_shapes_names_and_dtypes(name):
     found = of.posterior(x[0], 50, generator)
     assert found.theta.shape == (50, of.m)
     assert found.theta.dtype == torch.float32
-    assert 0 < found.acceptance <= 1
+    assert found.exceeded == 0
+    if isinstance(of, Direct):
+        assert found.acceptance == 1
+    else:
+        # One over the proposals that a draw costs: so few that samplers stay quick.
+        assert 0.01 < found.acceptance <= 1
     assert torch.isfinite(of.log_posterior(found.theta, x[0])).all()
     assert of.draws(x[:2], 3, generator).shape == (2, 3, of.m)
     doubled = of.simulate(theta.double(), generator)

@@ -285,7 +285,7 @@ def _names(quantities: Mapping[str, Quantity]) -> tuple[str, ...]:
 
 
 def _views(truth: Tensor, draws: Tensor) -> Values:
-    """Values that share memory with a calibration, which was checked and copied at its door."""
+    """Values that share memory with a calibration, which checked and copied them before."""
     values = object.__new__(Values)
     vars(values).update(truth=truth, draws=draws)
     return values
