@@ -26,6 +26,7 @@ _NAMES = {
     "Ridge": "classifiers.ridge",
     "Sklearn": "classifiers.sklearn",
     "lc2st": "diagnostics.local.lc2st",
+    "score": "diagnostics.local.score",
     "moments": "diagnostics.local.moments",
     "region": "diagnostics.local.region",
     "lhpd": "diagnostics.local.lhpd",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from .diagnostics.local.lpit import lpit as lpit
     from .diagnostics.local.moments import moments as moments
     from .diagnostics.local.region import region as region
+    from .diagnostics.local.score import score as score
     from .interpret.effects import effects as effects
     from .interpret.health import health as health
     from .interpret.power import power as power

@@ -7,10 +7,13 @@
     print(found.verdict)
     found.report("report.html")
 
-**What decides** is the local moment test wherever it applies: latents of a flow, or enough draws
-of q at each x. It is exact for the neighbourhood of x_o, and quick enough to tell what it would
-have seen. With fewer draws it is least squares under :class:`assay.LocalExchange`, or
-:func:`assay.region` where there are too many observations for it.
+**Only one test sets the verdict**, :func:`assay.score`: it is exact for the neighbourhood of x_o,
+takes draws of q or latents of a flow, looks at every parameter and pair, and is quick enough to
+tell which errors it detects.
+
+**The observation must not be chosen by looking at the parameters of the calibration.** x_o may be
+any data, and may depend on the simulated x; if it is picked because of the theta near it, p-values
+no longer hold.
 """
 
 import os
@@ -41,26 +44,24 @@ from .diagnostics.average.sbc import sbc
 from .diagnostics.local.base import LocalTest
 from .diagnostics.local.lc2st import lc2st
 from .diagnostics.local.lpit import lpit
-from .diagnostics.local.moments import MomentsResult, moments, moments_apply
-from .diagnostics.local.region import region
+from .diagnostics.local.moments import moments, moments_apply
+from .diagnostics.local.score import SHARES, score
 from .interpret.effects import effects
+from .interpret.errors import Error, FadingShift, Narrow, Shift, Wide
 from .interpret.health import health
-from .interpret.power import power
+from .interpret.power import PowerResult, power
 from .interpret.trust import TrustMap, judged
 from .interpret.verdict import Verdict
 from .io import save
-from .nulls.exchange import Exchange, LocalExchange
+from .nulls.exchange import Exchange
 from .report import write
 from .results import versions
 from .samples.calibration import Calibration, Draws, Embed, Latents
+from .samples.neighbourhoods import Nearest
 from .samples.posterior import Flow, Posterior, as_posterior, draw_at, flow_to_base, is_flow
 
 # Draws of q at each x that the classifier sees, and the pairs that it is trained on at most.
 FEW, MOST_TRAINED = 1, 10_000
-# Observations up to which every one has refitted nulls of its own.
-MOST_REFITTED = 10
-# Repetitions of planted errors at observations of the calibration.
-CONTEXT_RUNS = 12
 # Draws of q at each x that ranks ask for.
 FEWEST_DRAWS = 4
 # The share of x that are near an observation.
@@ -83,7 +84,8 @@ class Suite:
         draws: Draws of q that are made at each x_o, likewise.
         pairs: Pairs that global tests look at, at most.
         context: Simulated observations at which q is judged too, at most, to see x_o in context.
-        relevant: The size of error that must be detectable where q is trusted.
+        relevant: The size of error, in any single parameter, that must be detectable where q
+            passes: 0.5 is half a standard deviation, or a width that is wrong by half.
     """
 
     alpha: float = 0.05
@@ -198,8 +200,13 @@ class _Given:
     draws: Draws  # the observations, with a leading axis
 
     @property
-    def closed(self) -> bool:
-        """Whether the moment test applies."""
+    def where(self) -> Nearest:
+        """What is near: near for q, as far as the draws of q there tell."""
+        return Nearest(SHARES, self.sets.distance)
+
+    @property
+    def whitened(self) -> bool:
+        """Whether sets can be whitened, as moments and PITs ask for."""
         return moments_apply(self.local)
 
 
@@ -293,10 +300,10 @@ class _Run:
     def parts(self, names: tuple[str, ...]) -> dict[str, Any]:
         """The parts of a check, by name."""
         self._next("local test")
-        test = self._local()
+        test = score(self.given.local, self.given.where, self.suite.null, self.seed)
         local = test(self.given.draws)
         said = names if self.given.local.named else None
-        parts: dict[str, Any] = {"local": local, "effects": effects(self._told(local), said)}
+        parts: dict[str, Any] = {"local": local, "effects": effects(self._told(), said)}
         self._next("detectable errors")
         parts |= self._judged(test, local)
         self._next("classifier")
@@ -310,41 +317,37 @@ class _Run:
         self.bar.update()
         self.bar.set_postfix_str(part)
 
-    def _local(self) -> LocalTest:
-        """The test that decides."""
-        calibration, null, seed = self.given.local, self.suite.null, self.seed
-        if self.given.closed:
-            return moments(calibration, null=null, seed=seed)
-        count = len(self.given.draws.x)
-        if count > MOST_REFITTED:
-            return region(calibration, Ridge(), null=Exchange(max(999, null)), seed=seed)
-        # As many nulls as Holm's adjustment asks for.
-        enough = max(null, int(np.ceil(count / self.suite.alpha)) - 1)
-        return lc2st(calibration, Ridge(), LocalExchange(enough), seed=seed)
-
-    def _told(self, local: Any) -> Any:
-        """A result that tells effects: the local test's own, or that of a fit over all sets."""
-        if isinstance(local, MomentsResult) or local.null_probabilities is not None:
-            return local
+    def _told(self) -> Any:
+        """A result that tells effects: that of moments, or that of a fit over all sets."""
+        calibration, draws = self.given.local, self.given.draws
+        if self.given.whitened:
+            return moments(calibration, self.given.where, self.suite.null, seed=self.seed)(draws)
         null = Exchange(self.suite.classifier_null)
-        return lc2st(self.given.local, Ridge(), null, seed=self.seed)(self.given.draws)
+        return lc2st(calibration, Ridge(), null, seed=self.seed)(draws)
 
     def _judged(self, test: LocalTest, local: Any) -> dict[str, Any]:
-        if not self.given.closed:
-            return {"detectable": None, "trust": None, "context": None}
-        detectable = power(test, self.given.draws, seed=self.seed, alpha=self.suite.alpha)
-        trust = judged(local, detectable, self.suite.relevant, self.suite.alpha)
-        return {"detectable": detectable, "trust": trust, "context": self._context(test)}
+        every = range(self.given.local.m)
+        errors = [kind(j) for kind in (Shift, Wide, Narrow, FadingShift) for j in every]
+        detectable = self._power(test, self.given.draws, errors)
+        # An error that fades is told of, and need not be detectable.
+        constant = [curve for curve in detectable.curves if curve.error.fading == (1.0,)]
+        must = replace(detectable, curves=tuple(constant)).weakest
+        trust = judged(local, must, self.suite.relevant, self.suite.alpha)
+        context = self._context(test, must)
+        return {"detectable": detectable, "trust": trust, "context": context}
 
-    def _context(self, test: LocalTest) -> TrustMap | None:
+    def _power(self, test: LocalTest, draws: Draws, errors: Sequence[Error]) -> PowerResult:
+        return power(test, draws, errors, seed=self.seed, alpha=self.suite.alpha)
+
+    def _context(self, test: LocalTest, detectable: PowerResult) -> TrustMap | None:
         """Verdicts at observations of the calibration, which x alone chooses."""
         calibration = self.given.local
         if not self.suite.context:
             return None
-        alpha, seed = self.suite.alpha, self.seed
-        there = Draws(calibration.x[_rows(len(calibration), self.suite.context, seed)])
-        detectable = power(test, there, seed=seed, alpha=alpha, repetitions=CONTEXT_RUNS)
-        return judged(test(there), detectable, self.suite.relevant, alpha)
+        rows = _rows(len(calibration), self.suite.context, self.seed)
+        there = Draws(calibration.x[rows])
+        found = self._power(test, there, [Shift(0), Wide(0), Narrow(0)])
+        return judged(test(there), found, self.suite.relevant, self.suite.alpha)
 
     def _classified(self, names: tuple[str, ...] | None) -> dict[str, Any]:
         if self.suite.classifier is None:
@@ -366,7 +369,7 @@ class _Run:
         if (sets.k or 0) < FEWEST_DRAWS:
             return dict.fromkeys(("pits", "sbc", "coverage", "tarp"))
         # Conditional PITs come from whitened sets, as moments do.
-        pits = lpit(self.given.local, seed=seed)(self.given.draws) if self.given.closed else None
+        pits = lpit(self.given.local, seed=seed)(self.given.draws) if self.given.whitened else None
         return {
             "pits": pits,
             "sbc": replace(sbc(sets, seed=seed), names=names),
@@ -378,11 +381,10 @@ class _Run:
 def _remarks(given: _Given, labels: tuple[str, ...]) -> tuple[str, ...]:
     """What is to be said of the samples."""
     remarks = []
-    if not given.closed and given.local.k is not None:
+    if not given.whitened and given.local.k is not None:
         remarks.append(
             f"There are only {given.local.k} draws of q at each x: with {given.local.m + 2} or "
-            "more, the local moment test decides, what it would have seen is told, and tests over "
-            "all x are run."
+            "more, local PITs and tests over all x are run too, and effects are sharper."
         )
     strange = [label for label, own in zip(labels, _own(given), strict=True) if not own]
     if strange:

@@ -57,7 +57,7 @@ class TestCheck:
         _, text = saved
         assert text.startswith("observation  verdict")
         assert "monday" in text
-        assert "offset is" in text
+        assert "rejected (local score, " in text
         assert "wrote " in text
 
     def test_json_alone(self, folder, saved):

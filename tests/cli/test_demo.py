@@ -11,7 +11,7 @@ __all__ = ["browser", "screenshots"]
 
 @pytest.fixture(scope="module")
 def found():
-    return demo(epochs=20, simulations=40_000)
+    return demo()
 
 
 def test_it_tells_bad_from_good(found):

@@ -292,7 +292,7 @@ def test_what_it_says(gaussian):
     result = power(prepared(gaussian()), Draws(X_O[0]), (Shift(0), Narrow()), repetitions=20)
     shift, narrow = (float(curve.mde) for curve in result.curves)
     assert result.sentence == (
-        f"The test would have seen a shift of {shift:.2g} sd in coordinate 0, a width "
+        f"The test detects a shift of {shift:.2g} sd in coordinate 0, a width "
         f"{100 * narrow / (1 + narrow):.2g} % too small, with probability 0.8 at level 0.05."
     )
     (row,) = result.table
@@ -316,7 +316,7 @@ def test_what_it_says_of_many(gaussian):
     result = power(prepared(gaussian()), Draws(X_O), Shift(), repetitions=20)
     _, half, most = np.sort(result["shift"].mde)
     assert result.sentence == (
-        f"At half of the 3 observations the test would have seen a shift of {half:.2g} sd, with "
+        f"At half of the 3 observations the test detects a shift of {half:.2g} sd, with "
         f"probability 0.8 at level 0.05; at all of them, a shift of {most:.2g} sd."
     )
     assert len(result.table) == 3

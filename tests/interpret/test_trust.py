@@ -8,7 +8,7 @@ import assay
 from assay._core import stream
 from assay.interpret.errors import Shift
 from assay.interpret.power import PowerCurve, PowerResult
-from assay.interpret.trust import REJECTED, TRUSTED, UNTESTED, judged, trust_map
+from assay.interpret.trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, judged, trust_map
 from assay.results import Holm
 from assay.samples.neighbourhoods import Support
 from tests.test_results import result
@@ -29,40 +29,44 @@ def found():
 
 
 def test_verdicts(found):
-    assert found.verdicts == (REJECTED, TRUSTED, TRUSTED, UNTESTED)
+    assert found.verdicts == (REJECTED, PASSED, PASSED, OUTSIDE)
     assert found.outside.tolist() == [False, False, False, True]
     assert (found.adjusted >= found.pvalue).all()
 
 
-def test_few_pairs_leave_places_untested():
+def test_few_pairs_are_inconclusive():
     test = assay.moments(half(60))
     blind = trust_map(test, assay.Draws(PLACES[1:3]), relevant=0.1, errors=(Shift(),))
-    assert blind.verdicts == (UNTESTED, UNTESTED)
+    assert blind.verdicts == (INCONCLUSIVE, INCONCLUSIVE)
     assert (blind.effects > 0.1).all()
 
 
 def test_what_is_printed(found):
-    assert "rejected at 1, trusted at 2" in found.sentence
+    assert "Of 4 observations: 1 rejected, 2 passed, 0 inconclusive, 1 outside." in found.sentence
     assert "0 rejected" in repr(found)
     assert "<table>" in found._repr_html_()
-    assert found.labels == ("0 rejected", "1 trusted", "2 trusted", "3 untested")
+    assert found.labels == ("0 rejected", "1 passed", "2 passed", "3 outside")
     assert list(found.table[0]) == ["p-value", "adjusted", "shift"]
 
 
 def test_what_decides():
-    """Adjusted p-values reject; plain ones, sharpness and the simulations trust."""
-    support = Support(np.full(6, 50.0), np.ones(6), np.where(np.arange(6) == 3, 0.002, 0.5))
-    null = np.tile(np.arange(199.0), (6, 1))
-    statistic = np.array([500.0, 1.0, 1.0, 1.0, 195.5, 188.5])
-    local = replace(result(statistic, null), support=support, adjustment=Holm())
-    mde = np.array([0.1, 0.5, 0.6, 0.1, 0.1, 0.1])
+    """Corrected p-values reject; plain ones, sharpness and simulations near let q pass."""
+    pairs = np.array([50.0] * 6 + [9.0])
+    support = Support(pairs, np.ones(7), np.where(np.arange(7) == 3, 0.002, 0.5))
+    null = np.tile(np.arange(199.0), (7, 1))
+    statistic = np.array([500.0, 1.0, 1.0, 500.0, 195.5, 188.5, 1.0])
+    local = replace(
+        result(statistic, null), support=support, adjustment=Holm(), settings={"n": 1000}
+    )
+    mde = np.array([0.1, 0.5, 0.6, 0.1, 0.1, 0.1, 0.1])
     said = {"hypothesis": "q = p", "settings": {}}
     detectable = PowerResult(
-        curves=(curve(mde),), x=np.zeros((6, 2)), alpha=0.05, target=0.8, repetitions=8, **said
+        curves=(curve(mde),), x=np.zeros((7, 2)), alpha=0.05, target=0.8, repetitions=8, **said
     )
     found = judged(local, detectable, relevant=0.5, alpha=0.05)
-    # Far out; as sharp as asked for; too blunt; outside; low, but one of six; just above.
-    expected = (REJECTED, TRUSTED, UNTESTED, UNTESTED, UNTESTED, TRUSTED)
+    # Low; as sharp as asked for; too blunt; outside; low, but one of seven; just above; few near.
+    open_ = (INCONCLUSIVE, OUTSIDE, INCONCLUSIVE)
+    expected = (REJECTED, PASSED, *open_, PASSED, INCONCLUSIVE)
     assert found.verdicts == expected
     assert found.pvalue[4] <= 0.05 < found.adjusted[4]
     assert found.settings["adjusted by"] == Holm().words
@@ -98,7 +102,7 @@ def test_a_picture(found):
     ax = assay.plots.trust_map(found)
     points = {c.get_label(): c.get_offsets().data for c in ax.collections}
     np.testing.assert_allclose(points["rejected"], PLACES[:1].numpy())
-    assert len(points["trusted"]) == 2
+    assert len(points["passed"]) == 2
     line = assay.plots.trust_map(found, coordinates=PLACES[:, 0].numpy())
     assert line.get_ylabel() == "p-value"
     wide = assay.plots.trust_map(found, coordinates=None)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import assay
+from assay.interpret.trust import judged
 from assay.interpret.verdict import _cell
 from assay.suite import Suite
 from tests.conftest import Gaussian
@@ -28,38 +29,48 @@ def found():
 
 
 def test_words(found):
-    assert found.verdicts[:2] == ("rejected", "trusted")
-    assert "At left, mu is" in found.verdict
+    assert found.verdicts == ("rejected", "passed", "outside")
+    assert found.verdict.startswith("Of 3 observations: 1 rejected, 1 passed, 1 outside (local s")
+    assert "left: " in found.verdict
     assert "too high" in found.verdict
-    assert "At right nothing was found, and a shift of" in found.verdict
-    assert "far is untested: it lies outside the simulated observations." in found.verdict
+    assert "At right: No error found. With probability 0.8 the test detects any" in found.verdict
+    assert "far: It lies outside the simulated observations; nothing can" in found.verdict
     assert "SBC" in found.verdict
 
 
 def test_at_one_observation(found):
-    assert found.at(0).startswith("left: rejected (adjusted p = 0.0250). mu is ")
-    assert found.at(1).startswith("right: trusted; a shift of ")
-    assert found.at(2).startswith(
-        "far: untested, since it lies outside the simulated observations."
+    low = "p, corrected for 3 observations, = 0.0250, the smallest possible with 39 null copies"
+    assert found.at(0).startswith(f"left: rejected ({low}). ")
+    assert found.at(1).startswith("right: passed. No error found. With probability 0.8")
+    assert found.at(2) == (
+        "far: outside. It lies outside the simulated observations; nothing can be said there."
     )
 
 
-def test_where_too_little_would_have_been_seen(found):
-    blunt = replace(
-        found, trust=replace(found.trust, verdicts=("rejected", "untested", "untested"))
-    )
-    assert "right is untested: nothing smaller than a shift of" in blunt.verdict
-    assert blunt.verdicts == ("rejected", "untested", "untested")
+def judged_again(found, **changes):
+    """The same with other verdicts."""
+    trust = judged(found.local, found.detectable.weakest, changes.pop("relevant", 0.5), 0.05)
+    return replace(found, trust=trust, **changes)
 
 
-def test_what_is_rejected_outside_is_said_with_caution(found):
+def test_where_too_little_is_detectable(found):
+    blunt = judged_again(found, relevant=0.05)
+    assert blunt.verdicts == ("rejected", "inconclusive", "outside")
+    assert "right: No error found, but the test could not have detected a shift" in blunt.verdict
+
+
+def test_few_simulations_near(found):
+    support = replace(found.local.support, pairs=np.array([50, 3, 0]))
+    few = judged_again(replace(found, local=replace(found.local, support=support)))
+    assert few.verdicts[1] == "inconclusive"
+    assert "right: No error found, but only 3 simulations are near" in few.verdict
+
+
+def test_what_is_rejected_without_an_effect(found):
     local = replace(found.local, statistic=np.full(3, 1e6))
-    wrong = replace(found, local=local, trust=replace(found.trust, verdicts=("rejected",) * 3))
-    assert "It lies outside the simulated observations" in wrong.at(2)
-    assert "It lies outside the simulated observations" not in wrong.at(0)
-    assert wrong.verdict.count("outside the simulated observations") == 1
-    # The one where no effect shows is wrong in another way.
-    assert "At right, neither bias nor width nor coverage is off" in wrong.verdict
+    wrong = judged_again(replace(found, local=local))
+    assert wrong.verdicts == ("rejected", "rejected", "outside")
+    assert "right: No single bias, width or coverage is off by more than noise" in wrong.verdict
 
 
 def test_the_summary_is_a_table(found):
@@ -75,7 +86,7 @@ def test_the_record_is_json(found):
     row = record["observations"][0]
     assert row["label"] == "left"
     assert row["pvalue"] == pytest.approx(float(found.local.pvalue[0]))
-    assert row["adjusted"] == pytest.approx(float(found.local.adjusted[0]))
+    assert row["corrected_p"] == pytest.approx(float(found.local.adjusted[0]))
     assert row["effects"]["mu bias"]["estimate"] == pytest.approx(
         float(found.effects.bias.value[0, 0])
     )
@@ -100,11 +111,10 @@ def test_many_observations_are_counted(found):
                 *(np.repeat(v[:1], 8) for v in vars(found.local.support).values())
             ),
         ),
-        trust=None,
-        detectable=None,
+        trust=replace(found.trust, verdicts=("rejected",) * 8),
     )
     assert many.verdicts == ("rejected",) * 8
-    assert many._counted.startswith("At 8 of 8 observations q is rejected")
+    assert many._counted.startswith("Of 8 observations: 8 rejected")
 
 
 def test_numbers_of_a_table():

@@ -20,7 +20,7 @@ from assay.interpret.effects import Effects
 from assay.interpret.errors import Shift
 from assay.interpret.health import Health
 from assay.interpret.power import PowerCurve, PowerResult
-from assay.interpret.trust import REJECTED, TRUSTED, UNTESTED, TrustMap
+from assay.interpret.trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, TrustMap
 from assay.nulls.ranks import Cells, Compared, compared, tails
 from assay.results import Holm, LC2STResult
 
@@ -233,7 +233,9 @@ def trust(o=30, d=2):
     rng = random()
     x = rng.normal(size=(o, d))
     rejected, near = x[:, 0] < -0.5, np.abs(x[:, 1 % d]) < 1
-    words = np.where(rejected, REJECTED, np.where(near, TRUSTED, UNTESTED))
+    far = np.abs(x[:, 1 % d]) > 1.6
+    words = np.where(rejected, REJECTED, np.where(near, PASSED, INCONCLUSIVE))
+    words = np.where(far, OUTSIDE, words)
     p = np.where(rejected, 0.004, rng.uniform(0.06, 1, size=o))
     return TrustMap(
         verdicts=tuple(map(str, words)),
@@ -242,7 +244,7 @@ def trust(o=30, d=2):
         adjusted=p,
         effects=np.ones((o, 1)),
         errors=("shift",),
-        outside=words == UNTESTED,
+        outside=far,
         relevant=0.5,
         alpha=0.05,
         **SAID,

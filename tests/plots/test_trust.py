@@ -4,11 +4,11 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from assay import plots
-from assay.interpret.trust import REJECTED, TRUSTED, UNTESTED
+from assay.interpret.trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED
 from assay.plots._canvas import CURVE, GREEN
 from tests.plots.cases import trust
 
-KINDS = (TRUSTED, UNTESTED, REJECTED)
+KINDS = (PASSED, INCONCLUSIVE, OUTSIDE, REJECTED)
 
 
 def at(result, points):
@@ -25,11 +25,11 @@ def test_every_verdict_at_its_place():
     for points in ax.collections:
         some = at(result, points)
         np.testing.assert_allclose(points.get_offsets().data, result.x[some])
-    trusted, _, rejected = ax.collections
-    np.testing.assert_allclose(trusted.get_facecolors()[0], to_rgba(GREEN))
+    passed, *_, rejected = ax.collections
+    np.testing.assert_allclose(passed.get_facecolors()[0], to_rgba(GREEN))
     np.testing.assert_allclose(rejected.get_facecolors()[0], to_rgba(CURVE))
     shapes = {len(c.get_paths()[0].vertices) for c in ax.collections}
-    assert len(shapes) == 3
+    assert len(shapes) == 4
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x[0]", "x[1]")
 
 

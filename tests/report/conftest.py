@@ -27,8 +27,6 @@ def check():
 def bare(check):
     """The local test and its effects, and nothing else."""
     parts = (
-        "detectable",
-        "trust",
         "context",
         "classifier",
         "classifier_effects",
@@ -40,7 +38,7 @@ def bare(check):
 
 @pytest.fixture(scope="session")
 def scored():
-    """One draw of q at each x, so that a classifier decides and nothing else is run."""
+    """One draw of q at each x: without PITs, and without tests over all x."""
     q = Gaussian(width=0.6, m=2)
     draws = q.draws(torch.tensor([0.5, 0.0]), 200)
     suite = Suite(classifier=None, null=39)

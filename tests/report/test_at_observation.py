@@ -56,15 +56,15 @@ def test_pits_are_named_as_the_parameters(figures, check):
 
 def test_power_marks_the_minimum_detectable_effect(figures, check):
     marks = [t for t in figures.power(0).data if t.get("marker", {}).get("symbol") == "diamond"]
-    finite = [c.mde[0] for c in check.detectable.curves if np.isfinite(c.mde[0])]
+    finite = [c.mde[0] for c in check.detectable.weakest.curves if np.isfinite(c.mde[0])]
     assert finite
     assert [m["x"] for m in marks] == [rounded(np.array([mde])) for mde in finite]
     assert all(m["y"] == [0.8] for m in marks)
 
 
 def test_what_is_missing_is_not_drawn(bare, scored):
-    assert set(ObservationFigures(bare).at(0)) == {"null", "bias", "width"}
-    assert set(ObservationFigures(scored).at(0)) == {"null", "bias", "width", "pp", "pairs"}
+    assert set(ObservationFigures(bare).at(0)) == {"null", "bias", "width", "power"}
+    assert set(ObservationFigures(scored).at(0)) == {"null", "bias", "width", "power"}
 
 
 def test_nothing_is_drawn_at_random(check):

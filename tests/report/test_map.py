@@ -32,7 +32,7 @@ def test_what_is_said_under_the_pointer(check):
     text = Map(check).plain["text"]
     assert len(text) == 8
     assert text[0].startswith(f"<b>&lt;b&gt;x&lt;/b&gt;</b><br>{check.verdicts[0]}<br>p-value: ")
-    assert "would have seen, shift: " in text[0]
+    assert "detectable shift: " in text[0]
     assert text[-1].startswith("<b>an observation of the calibration</b>")
 
 
@@ -45,6 +45,7 @@ def test_words_count_those_of_the_calibration(check):
 def test_few_points_have_no_components(bare, scored):
     assert list(Map(scored).coordinates) == ["x[0]", "x[1]", "p-value"]
     for group in Map(bare).plain["groups"]:
-        assert group["symbol"] == {"rejected": "x", "not rejected": "circle-open"}[group["name"]]
+        symbols = {"rejected": "x", "inconclusive": "triangle-up", "outside": "square-open"}
+        assert group["symbol"] == symbols[group["name"]]
         assert {bare.verdicts[row] for row in group["rows"]} == {group["name"]}
     assert Map(bare).plain["labels"][2] == "far %{x} &amp; away"

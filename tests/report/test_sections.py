@@ -46,7 +46,7 @@ def test_pvalues_are_those_of_the_check(made, check):
     assert at["pits"]["curves"] == probability(check.pits.pvalue_curves[1])
     assert at["pits"]["independence"] == probability(check.pits.pvalue_independence[1])
     assert at["support"]["near"] == check.local.support.pairs[1]
-    tail = check.local.tail[1]
+    tail = check.effects.tail[1]
     assert (at["tail"]["count"], at["tail"]["truths"]) == (tail.count[-1], tail.truths[-1])
     assert at["tail"]["pvalue"] == probability(tail.pvalue[-1])
 
@@ -71,5 +71,5 @@ def test_missing_parts_are_none(bare):
     assert made["overall"] == []
     assert made["classifier"] is made["where"]["context"] is made["pairs"] is None
     for at in made["observations"]:
-        assert at["detectable"] is at["classifier"] is at["pits"] is None
+        assert at["classifier"] is at["pits"] is None
         assert at["sources"] == 1

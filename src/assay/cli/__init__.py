@@ -64,21 +64,21 @@ Exit codes: 0 done; 1 rejected, with --fail-on-reject; 2 bad input.
 CHECK = """\
 Test a posterior at your observations.
 
-Says at which of them it is rejected and what is wrong with it there, where it can be trusted, and
-how large an error would have been seen:
+Says at which of them it is rejected and what is wrong with it there, where it passed, and which
+errors the test detects:
 
 \b
-  rejected      the p-value, adjusted for the number of observations, is at
+  rejected      the p-value, corrected for the number of observations, is at
                 most --alpha
-  trusted       nothing was found, and a shift of half a standard deviation,
-                or a width too large by half, would have been seen with
-                probability 0.8; "sees" tells the sizes
-  untested      nothing was found, but such errors might have gone unseen, or
-                the observation lies outside the calibration
-  not rejected  nothing was found; what could have been seen was not measured
+  passed        no error found; any single parameter shifted by half a
+                standard deviation, or with a width wrong by half, is
+                detected with probability 0.8
+  inconclusive  no error found, but such errors may stay undetected
+  outside       the observation lies outside the simulated ones: nothing is
+                said there
 
 The local test looks at the parameters near an observation and at draws of the posterior at the
-same x, of which there should be m + 2 or more; theta_o serves the classifier and its pictures.
+same x; 16 of them or more are best. theta_o serves the classifier and its pictures.
 
 Exit codes: 0 done; 1 rejected, with --fail-on-reject; 2 bad input.
 """

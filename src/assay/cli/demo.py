@@ -22,8 +22,8 @@ from ..suite import Check, check
 from ..tasks.two_moons import TwoMoons
 
 SEEN = 0.4
-OBSERVATIONS = {"good": (-0.25, 0.75), "bad": (-0.145, -0.495)}
-PAIRS = 2000
+OBSERVATIONS = {"good": (-0.12, 0.7), "bad": (-0.145, -0.495)}
+PAIRS = 1200
 BATCH, RATE = 1000, 4e-3
 
 

@@ -52,11 +52,18 @@ class Error(ABC):
     kind: ClassVar[str]
     # The smallest and the largest size that is looked at.
     sizes: ClassVar[tuple[float, float]]
+    # Shares of its size that it has in equal parts of where it is planted.
+    fading: ClassVar[tuple[float, ...]] = (1.0,)
 
     @property
     def name(self) -> str:
         """The kind for tables, with the coordinate if it has one."""
         return self.kind
+
+    @property
+    def any(self) -> "Error":
+        """The same error in any single coordinate, for words."""
+        return self
 
     def apply(self, u: Tensor, size: float, generator: torch.Generator) -> Tensor:
         """Moves truths u (n, m), draws of q, to where they are if q has an error of this size."""
@@ -107,6 +114,11 @@ class _OneCoordinate(Error):
     """An error in one coordinate, or in one at random for every planted data set."""
 
     along: int | None = None
+
+    @property
+    def any(self) -> Error:
+        """The same error in any single coordinate, for words."""
+        return replace(self, along=None)
 
     def __post_init__(self) -> None:
         if self.along is not None:
@@ -196,29 +208,55 @@ class Shift(_OneCoordinate):
         return torch.zeros_like(u)
 
 
+@dataclass(frozen=True)
 class _Scaled(Error):
-    """All coordinates of q are 1 + s times too wide, or as many times too narrow."""
+    """Coordinates of q are 1 + s times too wide, or as many times too narrow: all, or one."""
 
+    along: int | None = None
     sizes: ClassVar[tuple[float, float]] = (0.01, 10.0)
     wide: ClassVar[bool]
 
+    @property
+    def any(self) -> Error:
+        """The same error in any single coordinate, for words."""
+        return replace(self, along=None)
+
+    @property
+    def name(self) -> str:
+        """The kind for tables, with the coordinate if it has one."""
+        return self.kind if self.along is None else f"{self.kind} {self.along}"
+
     def distort(self, u: Tensor, size: float) -> Tensor:
         """Spreads draws u (n, m) out, or draws them in."""
-        return u * (1 + size) if self.wide else u / (1 + size)
+        return u * self._factors(u, size if self.wide else -size)
 
     def undo(self, u: Tensor, size: float) -> Tensor:
         """The other way round."""
-        return u / (1 + size) if self.wide else u * (1 + size)
+        return u * self._factors(u, -size if self.wide else size)
 
     def log_slope(self, u: Tensor, size: float) -> Tensor:
         """The same (n,) everywhere."""
-        slope = u.shape[1] * math.log1p(size)
+        slope = (u.shape[1] if self.along is None else 1) * math.log1p(size)
         return u.new_full(u.shape[:1], slope if self.wide else -slope)
+
+    def _factors(self, u: Tensor, size: float) -> Tensor:
+        """Factors (m,) of 1 + s, or its inverse for a negative size."""
+        factor = 1 + size if size >= 0 else 1 / (1 - size)
+        factors = u.new_ones(u.shape[1])
+        factors[slice(None) if self.along is None else self.along] = factor
+        return factors
+
+    @property
+    def _where(self) -> str:
+        return "" if self.along is None else f" in coordinate {self.along}"
 
 
 @dataclass(frozen=True)
 class Wide(_Scaled):
-    """All coordinates of q are 1 + s times too wide, :math:`g_s(u) = (1 + s) u`.
+    """Coordinates of q are 1 + s times too wide, :math:`g_s(u) = (1 + s) u`.
+
+    Args:
+        along: The parameter, or the latent direction; all if None.
 
     Example:
         >>> Wide().distort(torch.ones(1, 2), 1.0)
@@ -232,12 +270,15 @@ class Wide(_Scaled):
 
     def words(self, size: float) -> str:
         """The error in words."""
-        return f"a width {100 * size:.2g} % too large"
+        return f"a width {percent(size)} too large{self._where}"
 
 
 @dataclass(frozen=True)
 class Narrow(_Scaled):
-    """All coordinates of q are 1 + s times too narrow, :math:`g_s(u) = u / (1 + s)`.
+    """Coordinates of q are 1 + s times too narrow, :math:`g_s(u) = u / (1 + s)`.
+
+    Args:
+        along: As in :class:`Wide`.
 
     Example:
         >>> Narrow().distort(torch.ones(1, 2), 1.0)
@@ -251,7 +292,22 @@ class Narrow(_Scaled):
 
     def words(self, size: float) -> str:
         """The error in words."""
-        return f"a width {100 * size / (1 + size):.2g} % too small"
+        return f"a width {percent(size / (1 + size))} too small{self._where}"
+
+
+@dataclass(frozen=True)
+class FadingShift(Shift):
+    """A shift that has its size at x_o and fades to none over the smallest neighbourhood.
+
+    Only a test that plants errors near x_o alone knows where that is.
+    """
+
+    kind: ClassVar[str] = "fading shift"
+    fading: ClassVar[tuple[float, ...]] = (0.875, 0.625, 0.375, 0.125)
+
+    def words(self, size: float) -> str:
+        """The error in words."""
+        return f"a shift of {size:.2g} sd at x_o that fades over the nearest 5 %{self._where}"
 
 
 @dataclass(frozen=True)
@@ -360,6 +416,22 @@ class Planter(ABC):
     def draws(self, rows: Tensor, n: int) -> Draws:
         """The observations of some sets (b,) with draws of q there: n of them if they are made."""
 
+    @abstractmethod
+    def located(self, rows: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of q at some sets (b,), for each of their members (b, r, m)."""
+
+    def move(self, error: Error, size: float) -> Callable[[Tensor, Tensor], Tensor]:
+        """Moves members of sets to where they would be as truths if q had an error."""
+
+        def moved(rows: Tensor, members: Tensor) -> Tensor:
+            location, scale = self.located(rows, members)
+            u = ((members - location) / scale).flatten(0, 1)
+            by = error.apply(u, size, self.chance(0)) - u
+            there: Tensor = members + scale * by.unflatten(0, members.shape[:2])
+            return there
+
+        return moved
+
     def subset(self, rows: Tensor) -> Self:
         """Some of the sets (b,)."""
         return replace(self, calibration=self.calibration.subset(rows))
@@ -392,6 +464,11 @@ class BasePlanter(Planter):
     def draws(self, rows: Tensor, n: int) -> Draws:
         """The observations of some sets (b,), at which a test makes n base draws."""
         return Draws(self.calibration.x[rows], n=n)
+
+    def located(self, rows: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+        """Location and scale of the base."""
+        location, scale = self._frame
+        return location, scale.expand_as(members)
 
     def played(self, repetition: int) -> Played:
         """Base draws in a repetition."""
@@ -433,11 +510,27 @@ class SetPlanter(Planter):
         others = self.members.gather(1, rest[..., None].expand(-1, -1, m))
         if r - 1 < FEWEST:
             return Played(truth, others, *self._frame)
-        chance, scale = torch.randn(truth.shape, generator=generator).to(truth), _deviation(others)
-        # Around the mean of its own set a truth would be scaled by the very number that a test
-        # measures it by, and an error look too large: means are drawn, as far as sets leave open.
-        left_open = (self._unknown / r).sqrt()
-        return Played(truth, others, self._centre + scale * left_open * chance, scale)
+        scale = _deviation(others)
+        return Played(truth, others, self._drawn(self._centre, scale, generator), scale)
+
+    def located(self, rows: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of q at some sets (b,), for each of their members (b, r, m)."""
+        if self.members.shape[1] - 1 < FEWEST:
+            location, scale = (part[rows][:, None].expand_as(members) for part in self._frame)
+            return location, scale
+        scale = _deviation(members)[:, None].expand_as(members)
+        centre = self._centre[rows][:, None].expand_as(members)
+        return self._drawn(centre, scale, stream(self.seed, "located")), scale
+
+    def _drawn(self, centre: Tensor, scale: Tensor, generator: torch.Generator) -> Tensor:
+        """Means of q as far as sets leave them open.
+
+        Around the mean of its own set a truth would be scaled by the very number that a test
+        measures it by, and an error look too large.
+        """
+        chance = torch.randn(centre.shape, generator=generator).to(centre)
+        drawn: Tensor = centre + scale * (self._unknown / self.members.shape[1]).sqrt() * chance
+        return drawn
 
     @property
     def _centre(self) -> Tensor:
@@ -464,6 +557,12 @@ class SetPlanter(Planter):
         design = waves.design(scaling.x(x))
         location = scaling.location + scaling.scale * (design @ frame.location)
         return location, scaling.scale * frame.unit * (design @ frame.scale).exp()
+
+
+def percent(share: float) -> str:
+    """A share in per cent, with two digits, never with an exponent."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 10 else f"{value:.2g} %"
 
 
 def checked_errors(errors: Sequence[Error] | Error) -> tuple[Error, ...]:

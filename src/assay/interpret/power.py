@@ -1,4 +1,4 @@
-r"""Power: what a test could have seen at x_o, as minimum detectable effects.
+r"""Power: what a test detects at x_o, as minimum detectable effects.
 
 A large p-value is a comfort only if an error that matters would have made it small. Declare q the
 truth, plant an error of known size s at the x of the calibration (:mod:`assay.interpret.errors`),
@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,7 +40,7 @@ from .._core import (
     stream,
     without_progress,
 )
-from ..diagnostics.local.base import ClosedForm, LocalTest
+from ..diagnostics.local.base import ClosedForm, LocalTest, Planted
 from ..results import Frozen, LocalResult, Readable, pvalue, rows_of
 from ..samples.calibration import Draws, Observation
 from .errors import Error, Planter, Shift, Wide, checked_errors
@@ -51,6 +51,8 @@ FAST, SLOW = 100, 40
 POOL = 499
 # Null copies of each repetition where they are pooled.
 EACH = 4
+# More repetitions than anybody asks for.
+MANY = 10**9
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,11 @@ class Replay(ABC):
     observation: Observation
     nulls: int
     hypothesis: str
+
+    @property
+    def most(self) -> int:
+        """The most repetitions there can be."""
+        return MANY
 
     @property
     def workers(self) -> int:
@@ -151,9 +158,40 @@ class Closed(Replay):
         return np.stack([pvalue(s, self.form.null[:, which]) for s in statistics])[..., None]
 
 
+@dataclass(frozen=True, eq=False)
+class AtOnce(Replay):
+    """Scores all repetitions of a planted error at once."""
+
+    words: ClassVar[str] = "planted near x_o alone"
+    repetitions: ClassVar[int] = FAST
+
+    form: Planted
+    done: dict[tuple[str, float], np.ndarray] = field(default_factory=dict)
+
+    @property
+    def most(self) -> int:
+        """The most repetitions there can be."""
+        return self.form.repetitions
+
+    def run(self, error: Error, sizes: list[float], repetition: int) -> np.ndarray:
+        """P-values (g, o, 1) at some sizes in one repetition."""
+        return np.stack([self._all(error, size)[repetition] for size in sizes])[..., None]
+
+    def _all(self, error: Error, size: float) -> np.ndarray:
+        """P-values (n, o) of all repetitions."""
+        if (error.name, size) not in self.done:
+            moves = [self.planter.move(error, size * share) for share in error.fading]
+            extent = 0 if len(moves) > 1 else -1
+            self.done[error.name, size] = self.form.pvalues(moves, extent)
+        return self.done[error.name, size]
+
+
 def replay_of(test: LocalTest, draws: Draws, seed: int) -> Replay:
     """The cheapest way to run a test on planted data."""
     observation, planter = test.calibration.observation(draws), Planter.of(test.calibration, seed)
+    at_once = test.planted(observation)
+    if at_once is not None:
+        return AtOnce(planter, observation, at_once.nulls, at_once.hypothesis, at_once)
     first = test.refit_on(planter.unplanted())
     form = first.closed_form(observation, POOL)
     if form is not None:
@@ -219,9 +257,12 @@ def power(
         )
     engine = replay_of(test, draws, seed_of(seed))
     n = engine.repetitions if repetitions is None else repetitions
-    n = check_count("repetitions", n, FIRST)
+    n = min(check_count("repetitions", n, FIRST), engine.most)
     level, shaped = _level(alpha, engine.nulls), engine.observation.shaped
-    curves = tuple(shaped(_curve(engine, error, n, level, target)) for error in kinds)
+    found: list[PowerCurve] = []
+    for error in kinds:
+        found.append(_curve(engine, error, n, level, target, _like(error, found)))
+    curves = tuple(shaped(curve) for curve in found)
     x = shaped(engine.observation.x.cpu().numpy())
     own = {"nulls": engine.nulls, "planted": engine.words, "repetitions": n}
     settings = {**test.settings, **own}
@@ -234,7 +275,8 @@ class PowerCurve(Frozen):
 
     Args:
         error: The error.
-        sizes: Sizes that were planted, with shape (g,).
+        sizes: Sizes that were planted, with shape (g,); (o, g), some of them NaN, where they
+            differ between observations.
         rates: Shares of repetitions in which the test rejected, with shape (g,) or (o, g).
         mde: The minimum detectable effect, with shape () or (o,): infinite where the largest
             size is not seen often enough, and the smallest size where that is seen too often.
@@ -254,7 +296,12 @@ class PowerCurve(Frozen):
 
     def __getitem__(self, which: int) -> "PowerCurve":
         names = ("rates", "mde", "mde_error", "scale", "shape")
-        return replace(self, **{name: getattr(self, name)[which] for name in names})
+        one = replace(self, **{name: getattr(self, name)[which] for name in names})
+        if self.sizes.ndim == 1:
+            return one
+        sizes = self.sizes[which]
+        known = np.isfinite(sizes)
+        return replace(one, sizes=sizes[known], rates=one.rates[known])
 
     @property
     def name(self) -> str:
@@ -303,6 +350,13 @@ class PowerResult(Readable):
         return named[name]
 
     @property
+    def weakest(self) -> "PowerResult":
+        """One curve for each kind of error: that of the parameter where it is hardest to find."""
+        kinds = dict.fromkeys(curve.error.kind for curve in self.curves)
+        each = ([c for c in self.curves if c.error.kind == kind] for kind in kinds)
+        return replace(self, curves=tuple(_weakest(curves) for curves in each))
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The numbers of the observations."""
         return tuple(str(i) for i in range(self.curves[0].mde.size))
@@ -319,12 +373,32 @@ class PowerResult(Readable):
         everywhere = ", ".join(curve.words() for curve in self.curves)
         how = f"with probability {self.target:g} at level {self.alpha:g}"
         if not self.curves[0].mde.ndim:
-            return f"The test would have seen {everywhere}, {how}."
+            return f"The test detects {everywhere}, {how}."
         half = ", ".join(curve.words(0.5) for curve in self.curves)
         return (
-            f"At half of the {self.curves[0].mde.size} observations the test would have seen "
+            f"At half of the {self.curves[0].mde.size} observations the test detects "
             f"{half}, {how}; at all of them, {everywhere}."
         )
+
+
+def _weakest(curves: list[PowerCurve]) -> PowerCurve:
+    """The curve with the largest effect at each observation."""
+    if len(curves) == 1:
+        return curves[0]
+    worst = np.argmax([curve.mde for curve in curves], 0)
+    if not worst.ndim:
+        return replace(curves[int(worst)], error=curves[0].error.any)
+    chosen = [curves[j][i] for i, j in enumerate(worst)]
+    names = ("mde", "mde_error", "scale", "shape")
+    columns: dict[str, Any] = {
+        name: np.array([getattr(c, name) for c in chosen]) for name in names
+    }
+    width = max(len(curve.sizes) for curve in chosen)
+    for name in ("sizes", "rates"):
+        rows = [np.asarray(getattr(c, name), float) for c in chosen]
+        pads = (np.full(width - len(row), np.nan) for row in rows)
+        columns[name] = np.stack([np.append(*pair) for pair in zip(rows, pads, strict=True)])
+    return replace(curves[0], error=curves[0].error.any, **columns)
 
 
 class _Runs:
@@ -362,11 +436,27 @@ class _Runs:
         return np.stack(pvalues, 1) <= self.alpha + 1e-9
 
 
-def _curve(engine: Replay, error: Error, n: int, level: float, target: float) -> PowerCurve:
-    """Rejection rates around the size that is seen as often as wanted, at all observations."""
+def _like(error: Error, found: list[PowerCurve]) -> np.ndarray | None:
+    """The sizes of the last curve of the same kind of error."""
+    same = [curve.sizes for curve in found if type(curve.error) is type(error)]
+    return same[-1] if same else None
+
+
+def _curve(
+    engine: Replay, error: Error, n: int, level: float, target: float, like: np.ndarray | None
+) -> PowerCurve:
+    """Rejection rates around the size that is found as often as wanted, at all observations.
+
+    Where all repetitions are run at once, sizes like those of another error are tried first.
+    """
     runs = _Runs(engine, error, level)
     with runs.bar:
-        steps, hits = _searched(runs, n, target)
+        if like is None or not isinstance(engine, AtOnce):
+            ends = _ends(runs, target)
+        else:
+            low, high = (int(np.abs(runs.sizes - size).argmin()) for size in like[[0, -1]])
+            ends = low, high
+        steps, hits = _searched(runs, n, target, ends)
     sizes = runs.sizes[steps]
     fits = [_fitted(sizes, hits[..., i], level, target) for i in range(hits.shape[2])]
     scale, shape, mde, mde_error = np.array(fits).T
@@ -377,12 +467,19 @@ def _curve(engine: Replay, error: Error, n: int, level: float, target: float) ->
     return PowerCurve(error, sizes, hits.mean(0).T, mde, mde_error, scale, shape, level)
 
 
-def _searched(runs: _Runs, n: int, target: float) -> tuple[list[int], np.ndarray]:
-    """Steps that enclose the target at every observation, and rejections (n, g, o) there."""
+def _ends(runs: _Runs, target: float) -> tuple[int, int]:
+    """The first and the last step at which an error is found as often as wanted, with room."""
     last = len(runs.sizes) - 1
     low = bisect_left(range(last), 1, key=lambda step: int((runs.rates(step) >= target).any()))
     high = bisect_left(range(last), 1, key=lambda step: int((runs.rates(step) >= target).all()))
-    low, high = max(0, low - AROUND), min(last, high + AROUND)
+    return max(0, low - AROUND), min(last, high + AROUND)
+
+
+def _searched(
+    runs: _Runs, n: int, target: float, ends: tuple[int, int]
+) -> tuple[list[int], np.ndarray]:
+    """Steps that enclose the target at every observation, and rejections (n, g, o) there."""
+    last, (low, high) = len(runs.sizes) - 1, ends
     while True:
         stride = -(-(high - low + 1) // MOST_STEPS)
         steps = sorted({*range(low, high, stride), high})

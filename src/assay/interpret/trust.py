@@ -1,13 +1,14 @@
-r"""The trust map: where q is rejected, where it can be trusted, and where nothing is known.
+r"""The trust map: where q is rejected, where it passed, and where nothing is known.
 
-A test at many observations says of each one of three things:
+A test at many observations says of each one of four things:
 
-* **rejected**: the p-value, adjusted for the number of observations, is at most alpha;
-* **trusted**: the plain p-value is above alpha, x_o lies inside the simulated observations, and
-  errors of q of the stated size are detectable there with probability 0.8
+* **outside**: x_o lies outside the simulated observations; nothing else is said;
+* **rejected**: the p-value, corrected for the number of observations, is at most alpha;
+* **passed**: the plain p-value is above alpha, as many simulations as usual are near, and errors
+  of q of the stated size, in any single parameter, are detected there with probability 0.8
   (:mod:`assay.interpret.power`);
-* **untested**: anything else. Nothing was found, but little could have been, or what was found
-  does not outweigh the number of observations.
+* **inconclusive**: anything else. No error was found, but the test could not have found it, or
+  what was found is not significant after the correction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +20,14 @@ import numpy as np
 from .._core import Seed, check_number
 from ..diagnostics.local.base import LocalTest
 from ..results import LocalResult, Readable, rows_of
+from ..samples.neighbourhoods import SHARE
 from .errors import Error, Shift, Wide
 from .power import PowerResult, power
 
-REJECTED, UNTESTED, TRUSTED = VERDICTS = ("rejected", "untested", "trusted")
+VERDICTS = ("rejected", "passed", "inconclusive", "outside")
+REJECTED, PASSED, INCONCLUSIVE, OUTSIDE = VERDICTS
+# Fewer simulations near x_o than this share of what a typical x has are few.
+FEW = 0.2
 
 
 def trust_map(
@@ -34,14 +39,14 @@ def trust_map(
     alpha: float = 0.05,
     seed: Seed = 0,
 ) -> "TrustMap":
-    """Says of every observation whether q is rejected, trusted or untested there.
+    """Says of every observation whether q is rejected there, passed, or neither.
 
     Args:
         test: A local test; only one with a local null makes a claim about each observation alone.
         draws: Many observations, with draws of q where the test needs them.
-        relevant: The size of error that must be detectable where q is trusted: 0.5 is half a
+        relevant: The size of error that must be detectable where q passes: 0.5 is half a
             standard deviation of q, or a width that is wrong by half.
-        errors: The errors that must be seen.
+        errors: The errors that must be detectable.
         alpha: The level.
         seed: An int or a generator, for planted errors.
 
@@ -50,7 +55,7 @@ def trust_map(
         >>> wrong = assay.Calibration.from_base(z + (x[:, :1] < 0), x)  # on one side only
         >>> x_o = [[-1.5, 0.0], [1.5, 0.0], [9.0, 9.0]]
         >>> trust_map(assay.moments(wrong), x_o).verdicts
-        ('rejected', 'trusted', 'untested')
+        ('rejected', 'passed', 'outside')
     """
     if not isinstance(test, LocalTest):
         raise TypeError(
@@ -69,10 +74,11 @@ def judged(
 ) -> "TrustMap":
     """Verdicts from what a test found and what it detects, at the same observations."""
     sharp = np.all([curve.mde <= relevant for curve in detectable.curves], axis=0)
-    trusted = (result.pvalue > alpha) & sharp & ~result.outside
-    words = np.where(trusted, TRUSTED, UNTESTED)
+    few = few_near(result)
+    words = np.where((result.pvalue > alpha) & sharp & ~few, PASSED, INCONCLUSIVE)
+    words = np.where(result.adjusted <= alpha, REJECTED, words)
     return TrustMap(
-        verdicts=tuple(map(str, np.where(result.adjusted <= alpha, REJECTED, words))),
+        verdicts=tuple(map(str, np.where(result.outside, OUTSIDE, words))),
         x=detectable.x,
         pvalue=result.pvalue,
         adjusted=result.adjusted,
@@ -86,17 +92,24 @@ def judged(
     )
 
 
+def few_near(result: LocalResult) -> np.ndarray:
+    """Whether far fewer simulations are near observations (o,) than near a typical x."""
+    if result.support is None:
+        return np.zeros(result.statistic.shape, bool)
+    return np.asarray(result.support.pairs < FEW * SHARE * result.settings["n"])
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TrustMap(Readable):
     """Verdicts at o observations.
 
     Args:
-        verdicts: A word for each observation: rejected, trusted or untested.
+        verdicts: A word for each observation: rejected, passed, inconclusive or outside.
         x: The observations, with shape (o, ...).
         pvalue, adjusted: P-values, plain and adjusted for the number of observations, (o,).
         effects, errors: Minimum detectable effects, with shape (o, e), and names of the e errors.
         outside: Whether an observation lies outside the simulated observations, with shape (o,).
-        relevant: The size of error that must be detectable where q is trusted.
+        relevant: The size of error that must be detectable where q passes.
         alpha: The level.
         hypothesis: What a small p-value speaks against.
         settings: The settings and versions that made it.
@@ -129,9 +142,9 @@ class TrustMap(Readable):
     @property
     def sentence(self) -> str:
         """One sentence to quote."""
-        rejected, untested, trusted = (self.verdicts.count(word) for word in VERDICTS)
+        counts = ", ".join(f"{self.verdicts.count(word)} {word}" for word in VERDICTS)
         return (
-            f"Of {len(self.x)} observations q is rejected at {rejected}, trusted at {trusted}, "
-            f"where errors of size {self.relevant:g} ({', '.join(self.errors)}) would have been "
-            f"seen, and untested at {untested}. Adjusted by {self.settings['adjusted by']}."
+            f"Of {len(self.x)} observations: {counts}. Where q passed, errors of size "
+            f"{self.relevant:g} ({', '.join(self.errors)}) are detected with probability 0.8. "
+            f"Corrected by {self.settings['adjusted by']}."
         )

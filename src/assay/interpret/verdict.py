@@ -1,8 +1,8 @@
 """The verdict: all that a suite of tests says of a posterior, at the observations asked for.
 
-One local test decides. Its hypothesis is that q is right throughout the neighbourhood of x_o, and
-its p-values are adjusted for the number of observations. What else was run is reported beside it
-and decides nothing, so that nothing need be adjusted for it.
+Only one local test sets the verdict. Its hypothesis is that q is right throughout the
+neighbourhood of x_o, and its p-values are corrected for the number of observations. What else was
+run is reported beside it and changes no verdict, so that nothing need be corrected for it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,14 +14,13 @@ import numpy as np
 from ..diagnostics.average.coverage import CoverageResult, TARPResult
 from ..diagnostics.average.sbc import SBCResult
 from ..diagnostics.local.lpit import LPITResult
-from ..diagnostics.local.moments import MomentsResult
+from ..diagnostics.local.score import ScoreResult
 from ..results import LC2STResult, Readable, Result, holm, number, rows_of
 from .effects import Effects
+from .errors import percent
 from .health import Health
 from .power import PowerResult
-from .trust import TrustMap
-
-REJECTED, PASSED = "rejected", "not rejected"
+from .trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, VERDICTS, TrustMap, few_near
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,7 +31,7 @@ class Verdict(Readable):
         names: Names of the m parameters.
         labels: Names of the o observations.
         local: The local test that decides.
-        detectable, trust: The errors it would detect, and verdicts by both; None if not measured.
+        detectable, trust: The errors it detects, parameter by parameter, and verdicts by both.
         context: The same at some simulated observations, to see x_o among them.
         effects: What is wrong at the observations, from truths near them or from the ratio.
         classifier: A classifier's probabilities at draws of q, with their nulls; None if not run.
@@ -47,9 +46,9 @@ class Verdict(Readable):
 
     names: tuple[str, ...]
     labels: tuple[str, ...]
-    local: MomentsResult | LC2STResult
-    detectable: PowerResult | None
-    trust: TrustMap | None
+    local: ScoreResult
+    detectable: PowerResult
+    trust: TrustMap
     context: TrustMap | None
     effects: Effects
     classifier: LC2STResult | None
@@ -86,14 +85,12 @@ class Verdict(Readable):
     @property
     def rejected(self) -> np.ndarray:
         """Whether q is rejected at each observation, (o,)."""
-        return np.asarray(self.local.adjusted <= self.alpha)
+        return np.array([word == REJECTED for word in self.verdicts])
 
     @property
     def verdicts(self) -> tuple[str, ...]:
-        """A word for each observation: rejected, trusted or untested; or not rejected."""
-        if self.trust is not None:
-            return self.trust.verdicts
-        return tuple(REJECTED if wrong else PASSED for wrong in self.rejected)
+        """A word for each observation: rejected, passed, inconclusive or outside."""
+        return self.trust.verdicts
 
     @property
     def global_tests(self) -> dict[str, Result]:
@@ -112,18 +109,21 @@ class Verdict(Readable):
         """One row for each observation: p-values, detectable effects, and pairs."""
         support = self.local.support
         assert support is not None
-        columns = {"p-value": self.pvalue, "adjusted": self.local.adjusted}
+        columns = {"p-value": self.pvalue}
+        if len(self.labels) > 1:
+            columns["corrected p"] = self.local.adjusted
         if self.classifier is not None:
             columns["classifier p"] = self.classifier.pvalue
-        if self.detectable is not None:
-            columns |= {f"sees {curve.error.name}": curve.mde for curve in self.detectable.curves}
-        columns["pairs near"] = support.pairs
+        columns["AUC"] = self.local.auc.value
+        for curve in self.detectable.weakest.curves:
+            columns[f"detectable {curve.error.kind}"] = curve.mde
+        columns["simulations near"] = support.pairs
         return rows_of(columns)
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """Sentences on where q is wrong and how, where to trust it, and what else shows."""
-        said = (self._counted, *self._wrong, *self._right, *self._blind, *self._elsewhere)
+        """Sentences on where q is wrong and how, where it passed, and what else shows."""
+        said = (self._counted, *self._wrong, *self._passed, *self._open, *self._elsewhere)
         return (*said, *self.remarks)
 
     @property
@@ -142,7 +142,7 @@ class Verdict(Readable):
             numbers = zip(row.values(), widths, strict=True)
             cells = [_cell(value).rjust(width) for value, width in numbers]
             lines.append("  ".join([label.ljust(first), word.ljust(12), *cells]))
-        lines.append(f"H0: {self.hypothesis}; adjusted p-values decide.")
+        lines.append(f"H0: {self.hypothesis}. Only this test sets the verdict.")
         for name, p in self.global_pvalues.items():
             result = self.global_tests[name]
             lines.append(f"{name} over all x: p = {number(p)}. {result.sentence}")
@@ -180,63 +180,103 @@ class Verdict(Readable):
 
     def at(self, which: int) -> str:
         """What is to be said of one observation."""
+        if self.verdicts[which] == OUTSIDE:
+            return self._standing(which)
         return f"{self._standing(which)} {self.effects[which].sentence}"
 
     def _standing(self, which: int) -> str:
-        p = number(float(self.local.adjusted[which]))
-        label = self.labels[which]
-        match self.verdicts[which]:
+        label, word = self.labels[which], self.verdicts[which]
+        match word:
             case "rejected":
-                return f"{label}: rejected (adjusted p = {p}).{self._far(which)}"
-            case "trusted":
-                return f"{label}: trusted; {self._seen(which)} would have been seen."
-            case "untested":
-                return f"{label}: untested, since {self._reason(which)}."
+                return f"{label}: rejected ({self._p(which)})."
+            case "passed":
+                return f"{label}: passed. No error found. {self._detected([which])}"
+        return f"{label}: {word}. {self._reason(which)}"
+
+    def _p(self, which: int) -> str:
+        """The p-value in words, with what it could be at least."""
+        p, nulls = float(self.local.adjusted[which]), self.local.null.shape[-1]
+        least = p <= (1 + 1e-9) / (1 + nulls)
+        what = (
+            "p" if len(self.labels) == 1 else f"p, corrected for {len(self.labels)} observations,"
+        )
+        return f"{what} = {number(p)}" + (
+            f", the smallest possible with {nulls} null copies" if least else ""
+        )
+
+    def _detected(self, which: list[int]) -> str:
+        """What is detected at some observations, in the parameter where it is hardest."""
+        sizes = {
+            curve.error.kind: float(np.max(curve.mde[which]))
+            for curve in self.detectable.weakest.curves
+        }
+        fading = sizes.get("fading shift", np.inf)
+        confined = (
+            f"; a shift that fades over the nearest 5 % from {fading:.2g} sd on"
+            if np.isfinite(fading)
+            else "; not a shift that fades over the nearest 5 %"
+        )
+        narrow = sizes["too narrow"] / (1 + sizes["too narrow"])
         return (
-            f"{label}: not rejected (adjusted p = {p}); how much could have been seen was not "
-            "measured."
+            f"With probability {self.detectable.target:g} the test detects any single parameter "
+            f"shifted by {sizes['shift']:.2g} sd, any single width {percent(sizes['too wide'])} "
+            f"too large or {percent(narrow)} too small, if the error is there "
+            f"{self.local.settings['scope']} around x_o{confined}. Not checked: smaller errors, "
+            "and errors in a smaller part of x."
         )
-
-    def _far(self, which: int) -> str:
-        """A caution where the calibration has nothing like x_o."""
-        caution = (
-            " It lies outside the simulated observations: what is said is about the nearest "
-            "pairs, which are far from it."
-        )
-        return caution if self.local.outside[which] else ""
-
-    def _seen(self, which: int) -> str:
-        assert self.detectable is not None
-        return " or ".join(curve[which].words() for curve in self.detectable.curves)
 
     def _reason(self, which: int) -> str:
-        """Why an observation is untested."""
-        if self.local.outside[which]:
-            return "it lies outside the simulated observations"
+        """Why nothing is said of an observation."""
+        if self.verdicts[which] == OUTSIDE:
+            return "It lies outside the simulated observations; nothing can be said there."
         p = float(self.pvalue[which])
         if p <= self.alpha:
-            return f"its p-value of {number(p)} does not outweigh the number of observations"
-        return f"nothing smaller than {self._seen(which)} would have been seen"
+            return (
+                f"p = {number(p)} is not significant after correction for {len(self.labels)} "
+                "observations."
+            )
+        if few_near(self.local)[which]:
+            support = self.local.support
+            assert support is not None
+            return (
+                f"No error found, but only {int(support.pairs[which])} simulations are near, "
+                "where a typical x has more than five times as many."
+            )
+        missed = " or ".join(
+            f"a {curve.error.kind.replace('too ', 'width too ')} of {self.trust.relevant:g}"
+            for curve in self.detectable.weakest.curves
+            if curve.mde[which] > self.trust.relevant and curve.error.kind != "fading shift"
+        )
+        return (
+            f"No error found, but the test could not have detected {missed} in a single parameter."
+        )
 
     @property
     def _counted(self) -> str:
-        bad, o = int(self.rejected.sum()), len(self.labels)
+        o = len(self.labels)
         test = (
             f"({self.local.settings['test']}, {self.local.settings['n']} calibration pairs, "
             f"level {self.alpha:g})"
         )
         if o == 1:
-            return f"At {self.labels[0]} q is {'' if bad else 'not '}rejected {test}."
-        if not bad:
-            return f"At none of {o} observations is q rejected {test}."
-        return f"At {bad} of {o} observations q is rejected {test}."
+            return f"{self.labels[0]}: {self.verdicts[0]} {test}."
+        words = dict.fromkeys(sorted(self.verdicts, key=VERDICTS.index))
+        counts = ", ".join(f"{self.verdicts.count(word)} {word}" for word in words)
+        return f"Of {o} observations: {counts} {test}."
 
     @property
     def _wrong(self) -> list[str]:
         which = np.flatnonzero(self.rejected)
-        there = ["There"] if len(self.labels) == 1 else [f"At {label}" for label in self.labels]
-        said = [f"{there[i]}, {self._told(i)}{self._far(i)}" for i in which[:5]]
+        one = len(self.labels) == 1
+        said = [
+            f"{'' if one else f'{self.labels[i]}: '}{self._capital(self._told(i))}"
+            for i in which[:5]
+        ]
         return said + ([f"And so on, at {len(which) - 5} more."] if len(which) > 5 else [])
+
+    @staticmethod
+    def _capital(words: str) -> str:
+        return f"{words[0].upper()}{words[1:]}"
 
     def _told(self, which: int) -> str:
         """What is wrong where q is rejected."""
@@ -244,38 +284,24 @@ class Verdict(Readable):
         if effects.wrong:
             return effects.sentence
         return (
-            "neither bias nor width nor coverage is off by more than noise: what is wrong with q "
-            "is its shape, or how parameters depend on each other."
+            "no single bias, width or coverage is off by more than noise: what is wrong with q is "
+            "its shape, or how parameters depend on each other."
         )
 
     @property
-    def _right(self) -> list[str]:
-        which = self._where("trusted")
-        if not which or self.detectable is None:
+    def _passed(self) -> list[str]:
+        which = self._where(PASSED)
+        if not which:
             return []
-        curves = self.detectable.curves
-        worst = " and ".join(curve.error.words(float(curve.mde[which].max())) for curve in curves)
-        return [
-            f"At {self._named(which)} nothing was found, and {worst} would have been seen with "
-            f"probability {self.detectable.target:g}: q can be trusted there as far as that."
-        ]
+        at = "" if len(self.labels) == 1 else f"At {self._named(which)}: "
+        return [f"{at}No error found. {self._detected(which)}"]
 
     @property
-    def _blind(self) -> list[str]:
-        untested, passed = self._where("untested"), self._where(PASSED)
-        said = [f"{self.labels[i]} is untested: {self._reason(i)}." for i in untested[:5]]
-        if len(untested) > 5:
-            said.append(f"So are {len(untested) - 5} more.")
-        if passed:
-            said.append(
-                f"At {self._named(passed)} nothing was found; how much could have been seen was "
-                "not measured."
-            )
-        far = [i for i in passed if self.local.outside[i]]
-        if far:
-            labels = self._named(far)
-            said.append(f"Outside the simulated observations, and not to be judged: {labels}.")
-        return said
+    def _open(self) -> list[str]:
+        which = [*self._where(INCONCLUSIVE), *self._where(OUTSIDE)]
+        one = len(self.labels) == 1
+        said = [f"{'' if one else f'{self.labels[i]}: '}{self._reason(i)}" for i in which[:5]]
+        return said + ([f"So are {len(which) - 5} more."] if len(which) > 5 else [])
 
     def _where(self, verdict: str) -> list[int]:
         return [i for i, word in enumerate(self.verdicts) if word == verdict]
@@ -291,14 +317,14 @@ class Verdict(Readable):
             also = np.flatnonzero((self.classifier.pvalue <= self.alpha) & ~self.rejected)
             if len(also):
                 said.append(
-                    f"The classifier, whose null is that q is right everywhere, sees an error "
-                    f"through {self._named(also)} as well."
+                    f"The classifier rejects q at {self._named(also)} as well; its null is that q "
+                    "is right at every x."
                 )
         low = [name for name, p in self.global_pvalues.items() if p <= self.alpha]
         if low:
             said.append(f"Over all x, {_listed(low)} reject{'s' if len(low) == 1 else ''} q.")
         elif self.global_tests:
-            said.append(f"Over all x, {_listed(list(self.global_tests))} find nothing.")
+            said.append(f"Over all x, {_listed(list(self.global_tests))} do not reject q.")
         return said
 
 

@@ -81,9 +81,11 @@ class Exchange(GlobalNull):
         Exchange(n=99)
     """
 
-    def copies(self, calibration: Calibration, seed: int) -> "LabelCopies":
-        """The data, and n exchanges of it."""
-        members, data = _members(calibration, seed)
+    def copies(
+        self, calibration: Calibration, seed: int, base_draws: int = BASE_DRAWS
+    ) -> "LabelCopies":
+        """The data, and n exchanges of it; in latent space with so many draws of the base."""
+        members, data = _members(calibration, seed, base_draws)
         r = data.shape[1]
         seed = _mixed(calibration, members, seed)
 
@@ -395,11 +397,13 @@ class BaseCopies(Copies):
         return self.base.sample(len(self.x), stream(self.seed, *key)).to(self.truths)
 
 
-def _members(calibration: Calibration, seed: int) -> tuple[Tensor, Tensor]:
+def _members(
+    calibration: Calibration, seed: int, base_draws: int = BASE_DRAWS
+) -> tuple[Tensor, Tensor]:
     """The truth and draws of q at the same x (n, k + 1, m), and who is the truth (n, k + 1)."""
     # The truth stands at a random place of its set, as it does in a null copy: otherwise a
     # classifier that minds the order of rows would treat the data and its nulls differently.
-    members = calibration.sets(BASE_DRAWS, stream(calibration.own_seed(seed), "base"))
+    members = calibration.sets(base_draws, stream(calibration.own_seed(seed), "base"))
     n, r, m = members.shape
     places = torch.rand(n, r, generator=stream(calibration.own_seed(seed), "places")).argsort(1)
     index = places.to(members.device)[..., None].expand(-1, -1, m)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ..interpret.trust import REJECTED, TRUSTED, UNTESTED, TrustMap
+from ..interpret.trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, TrustMap
 from ._canvas import (
     BAND,
     CURVE,
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 THICK, GAP = 0.6, 0.8
 # Verdicts of a trust map: shapes tell them apart as well as colours.
 VERDICT_STYLES = {
-    TRUSTED: ("trusted", GREEN, "o"),
-    UNTESTED: ("untested", BAND, "^"),
+    PASSED: ("passed", GREEN, "o"),
+    INCONCLUSIVE: ("inconclusive", BAND, "^"),
+    OUTSIDE: ("outside", INK, "s"),
     REJECTED: ("rejected", CURVE, "X"),
 }
 
@@ -167,7 +168,7 @@ def _log_ticks(ax: Axes, low: float, high: float) -> None:
 
 
 def trust_map(result: TrustMap, ax: Axes | None = None, coordinates: Any = None) -> Axes:
-    """Draws where q is rejected, trusted and untested.
+    """Draws where q is rejected, where it passed, and where neither is known.
 
     Coordinates are one or two numbers for each observation, with shape (o,), (o, 1) or (o, 2),
     such as some parameters or entries of x; the first two principal components of x by default.

@@ -143,11 +143,9 @@ class ObservationFigures:
         theirs = given[0].startswith("theta[") and len(given) == len(self.check.names)
         return self.check.names if theirs else given
 
-    def power(self, which: int) -> Figure | None:
+    def power(self, which: int) -> Figure:
         """Rejection rates against the size of planted errors."""
-        detectable = self.check.detectable
-        if detectable is None:
-            return None
+        detectable = self.check.detectable.weakest
         curves, target = [curve[which] for curve in detectable.curves], detectable.target
         traces = zip(curves, COLOURS[:4], strict=False)
         words = " or ".join(curve.words() for curve in curves)
@@ -157,7 +155,7 @@ class ObservationFigures:
         return Figure(
             tuple(trace for curve, colour in traces for trace in _rates(curve, colour, target)),
             layout(size, rate, level(target), by_chance),
-            f"Power: with probability {target:g} the test would have seen {words}.",
+            f"Power: with probability {target:g} the test detects {words}.",
         )
 
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 # The symbol and the colour of every verdict.
 VERDICTS = {
     "rejected": ("x", "@rejected"),
-    "trusted": ("circle", "@trusted"),
-    "untested": ("triangle-up", "@untested"),
-    "not rejected": ("circle-open", "@blue"),
+    "passed": ("circle", "@passed"),
+    "inconclusive": ("triangle-up", "@inconclusive"),
+    "outside": ("square-open", "@outside"),
 }
 # Columns of tables that are p-values.
-CHANCES = ("p-value", "adjusted", "classifier p")
+CHANCES = ("p-value", "corrected p", "adjusted", "classifier p")
 # Entries of x that can be chosen as coordinates, observations whose labels are written on the map,
 # and those that its words name, at most.
 MOST_ENTRIES, MOST_LABELS, MOST_WORDS = 12, 10, 20
@@ -128,5 +128,4 @@ def _text(label: str, verdict: str, row: dict[str, float]) -> str:
 
 def _heading(column: str) -> str:
     """What a column of a table says, in words."""
-    kind = column.removeprefix("sees ")
-    return f"would have seen, {kind}" if kind in ("shift", "too wide") else literal(column)
+    return literal(column)

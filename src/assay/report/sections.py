@@ -99,7 +99,8 @@ def _observation(check: Verdict, i: int) -> Values:
         "pits": _known(_pits, check.pits, i),
         "tail": _known(_tail, both[0].tail),
         "support": _known(_support, check.local.support, i),
-        "detectable": _known(_detectable, check.detectable, i),
+        "detectable": _detectable(check.detectable.weakest, i),
+        "auc": f"{float(check.local.auc.value[i]):.2f}",
         "sources": len(both),
         **_effects(both),
     }

@@ -33,7 +33,7 @@ from .._core import (
     seed_of,
     stream,
 )
-from .neighbourhoods import Nearest, Support, support
+from .neighbourhoods import FEW, Distance, Nearest, NearForQ, Support, support
 from .posterior import (
     HANDFUL,
     Base,
@@ -296,6 +296,13 @@ class Calibration:
         check_finite("x_o", x, f"It is beyond the range of {x.dtype}: give a wider one.")
         return Observation(x, _features(x, self.embed), single)
 
+    @cached_property
+    def distance(self) -> Distance:
+        """What near means by default: near in x, or near for q where x has many features."""
+        if self.features.shape[1] <= FEW:
+            return Distance()
+        return NearForQ.fit(self.features, self.members)
+
     def support(self, observation: "Observation") -> Support:
         """Whether observations lie inside the simulated ones."""
         inside: Support = observation.shaped(support(self.features, observation.features))
@@ -367,6 +374,11 @@ class Latents(Calibration):
     def named(self) -> bool:
         """Whether errors can be told in parameters, rather than in latent directions."""
         return self.flow is not None
+
+    @cached_property
+    def distance(self) -> Distance:
+        """What near means by default: latents say nothing of q, so that x alone does."""
+        return Distance()
 
     def sets(self, k: int, generator: torch.Generator) -> Tensor:
         """The sets (n, k + 1, m), the truth first and k base draws."""

@@ -18,7 +18,7 @@ q: an x_o outside is a sign of a model that is wrong, or of a calibration that i
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -42,6 +42,13 @@ OUTSIDE = 0.01
 IQR = 1.349
 # So many rows tell the quartiles well enough, and torch.quantile has its limits.
 MOST_ROWS = 10_000
+# Sets from which means and scales given x are learned, and members from which a scale is taken.
+MOST_FITTED, FEWEST_MEMBERS = 4000, 4
+# Directions of x and waves in it that they are regressed on, and penalties that are tried.
+DIRECTIONS, WAVES, PENALTIES = 256, 64, (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+# How many features of x count in full.
+FEW = 4
+TINY = 1e-12
 
 
 def spread(rows: Tensor) -> Tensor:
@@ -87,6 +94,8 @@ class Distance:
     """
 
     function: Callable[[Tensor], Any] | None = None
+    # How near is told, for a hypothesis.
+    words: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         if self.function is not None and not callable(self.function):
@@ -110,6 +119,86 @@ class Distance:
             )
         check_finite("function", represented)
         return represented
+
+
+@dataclass(frozen=True, eq=False)
+class NearForQ(Distance):
+    r"""Distances in which near means near for q: by its mean and scale given x, and by x.
+
+    With many features of x, of which few matter, all observations are far from each other.
+    Means and logarithms of deviations of the members of each set are regressed on x (ridge, with
+    the penalty that predicts sets left out best). Predictions count as far as they explain what
+    is predicted, and x itself as much as four features do: a q that ignores x leaves x alone.
+
+    Labels have no say: members are the truth and the draws of q alike.
+
+    Example:
+        >>> x, z = torch.randn(1000, 50), torch.randn(1000, 8, 1)
+        >>> distance = NearForQ.fit(x, x[:, :1, None] + z)
+        >>> near = distance(x, x[:1]).argsort(1)[0, :100]
+        >>> bool(x[near, 0].std() < 0.7)
+        True
+    """
+
+    scale: Robust = field(kw_only=True)
+    weights: Tensor = field(kw_only=True)  # of the regressions, (p, j)
+    words: ClassVar[str] = " (by q's mean and scale given x, and by x)"
+
+    @classmethod
+    def fit(cls, x: Tensor, members: Tensor) -> "NearForQ":
+        """From features of observations (n, d) and members (n, r, m)."""
+        step = 1 + len(x) // MOST_FITTED
+        x, members = x[::step], members[::step].double()
+        scale = Robust.fit(x)
+        targets = members.mean(1)
+        if members.shape[1] >= FEWEST_MEMBERS:
+            deviations = members.std(1)
+            targets = torch.cat([targets, (deviations + TINY * deviations.mean(0)).log()], 1)
+        targets = torch.nan_to_num((targets - targets.mean(0)) / spread(targets), 0.0)
+        return cls(scale=scale, weights=_predicted(_design(scale(x)), targets))
+
+    def __call__(self, x: Tensor, x_o: Tensor) -> Tensor:
+        """Distances (o, n) between features x (n, d) and observations (o, d)."""
+        return _distances(self._represented(x), self._represented(x_o))
+
+    def __repr__(self) -> str:
+        return "NearForQ()"
+
+    def _represented(self, x: Tensor) -> Tensor:
+        scaled = self.scale(x)
+        told = _design(scaled) @ self.weights
+        return torch.cat([told, scaled.double() * (min(1.0, FEW / x.shape[1])) ** 0.5], 1)
+
+
+def _design(x: Tensor) -> Tensor:
+    """One, directions of x and waves in it, in double precision, with shape (n, p)."""
+    d = x.shape[1]
+    generator = torch.Generator().manual_seed(d)
+    if d > DIRECTIONS:
+        x = x @ (torch.randn(d, DIRECTIONS, generator=generator) / d**0.5).to(x)
+    frequencies = torch.randn(x.shape[1], WAVES, generator=generator) / max(1, x.shape[1]) ** 0.5
+    phases = 2 * torch.pi * torch.rand(WAVES, generator=generator)
+    waves = (x @ frequencies.to(x) + phases.to(x)).cos() * (2 / WAVES) ** 0.5
+    return torch.cat([torch.ones_like(x[:, :1]), x, waves], 1).double()
+
+
+def _predicted(design: Tensor, targets: Tensor) -> Tensor:
+    """Weights (p, j) of ridge regressions, scaled by how much they explain of sets left out."""
+    values, vectors = torch.linalg.eigh(design.mT @ design)
+    turned, products = design @ vectors, vectors.mT @ (design.mT @ targets)
+
+    def ridge(penalty: float) -> tuple[Tensor, Tensor]:
+        """Weights (p, j), and the share (j,) that they explain of sets left out one by one."""
+        shrunk = 1 / (values.clamp_min(0) + penalty * len(design))
+        own = (turned.square() @ shrunk).clamp(max=1 - 1e-6)
+        left = (targets - turned @ (shrunk[:, None] * products)) / (1 - own)[:, None]
+        share = 1 - left.square().mean(0) / targets.square().mean(0).clamp_min(TINY)
+        return vectors @ (shrunk[:, None] * products), share.clamp_min(0)
+
+    weights, share = max(map(ridge, PENALTIES), key=lambda found: float(found[1].mean()))
+    scaled: Tensor = weights / spread(design @ weights) * share.sqrt()
+    scaled *= (FEW / len(share)) ** 0.5
+    return scaled
 
 
 @dataclass(frozen=True)
@@ -163,7 +252,7 @@ class Nearest(Neighbourhood):
 
     def scope(self, share: float) -> str:
         """A part of all x."""
-        return f"throughout the nearest {share:.0%} of x"
+        return f"throughout the nearest {share:.0%} of x{self.distance.words}"
 
     def hypothesis(self, share: float) -> str:
         """The local null."""

@@ -187,4 +187,4 @@ class TestOfLevels:
         half = right.with_members(torch.where(bad, wide.theta, right.theta), theta_q)
         places = torch.tensor([[-1.5, 0.0], [1.5, 0.0], [9.0, 9.0]])
         found = assay.trust_map(make(half), places, 3.0, (Shift(),))
-        assert found.verdicts == ("rejected", "trusted", "untested")
+        assert found.verdicts == ("rejected", "passed", "outside")

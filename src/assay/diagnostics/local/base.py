@@ -4,6 +4,7 @@ This is the contract that power and the trust map need.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -25,6 +26,25 @@ class ClosedForm(ABC):
     @abstractmethod
     def statistic(self, truth: Tensor, others: Tensor | None) -> np.ndarray:
         """Statistics (o,) of truths (b, m) among the others of their sets (b, k, m)."""
+
+
+# Members (b, r, m) of some sets (b,), each moved to where it is as a truth if q has an error.
+Move = Callable[[Tensor, Tensor], Tensor]
+
+
+class Planted(ABC):
+    """A test of errors that are planted near x_o, in many repetitions at once."""
+
+    nulls: int  # how many of them a p-value is made of
+    repetitions: int
+    hypothesis: str
+
+    @abstractmethod
+    def pvalues(self, moves: Sequence[Move], extent: int) -> np.ndarray:
+        """P-values (n, o) in n repetitions, at o observations.
+
+        Each move is made in an equal part of the sets of one size of the neighbourhood.
+        """
 
 
 class LocalTest(ABC):
@@ -62,6 +82,10 @@ class LocalTest(ABC):
     def with_seed(self, seed: int) -> Self:
         """The same recipe with another seed; nothing is fitted yet."""
         return replace(self, seed=seed)  # type: ignore[type-var]
+
+    def planted(self, observation: Observation) -> Planted | None:
+        """The test of errors that are planted near observations, if there is a quick way to it."""
+        return None
 
     def closed_form(self, observation: Observation, nulls: int) -> ClosedForm | None:
         """The test of other truths at the same x, with so many nulls or more, if there is one."""

@@ -1,0 +1,231 @@
+"""How true the verdict is: the level of its test in ugly designs, and what it says it detects.
+
+    python -m benchmarks.verdict level [--repetitions 2000] [--workers 16] [--out file.json]
+    python -m benchmarks.verdict detectable [--repetitions 60] [--workers 16] [--out file.json]
+
+**Level.** Truths and draws of q come from the same law given x, whatever its shape: the rate of
+p-values up to 0.05 must lie in its 99 % binomial interval around 0.05, or below. In "leak" q is
+off by ten standard deviations outside the nearest part of x.
+
+**Detectable.** On one data set the size of error is measured that the test detects with
+probability 0.8, in one parameter; then errors of this size are planted in the nearest 20 % of x of
+fresh data sets, and the test is run whole. The rate of rejections should be 0.8.
+"""
+
+import argparse
+import json
+import math
+import os
+import platform
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.stats
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+import assay
+from assay._core import stream
+from assay.interpret.errors import Error, Narrow, Shift, Wide
+from assay.results import versions
+from assay.samples.neighbourhoods import Nearest
+
+from .alternatives import _commit
+
+LEVEL, NULLS = 0.05, 39
+KINDS: dict[str, type[Error]] = {"shift": Shift, "too wide": Wide, "too narrow": Narrow}
+# Numbers of parameters, and the parameters that are looked at.
+PARAMETERS = {2: (0, 1), 5: (0, 2, 4), 10: (0, 4, 9), 20: (0, 9, 19)}
+# Fresh data sets for each one on which sizes are measured.
+FRESH = 10
+
+Law = Callable[[Tensor, int, torch.Generator], Tensor]
+
+
+class Ugly(NamedTuple):
+    """A design: n sets of k draws, d features of x, and the law of members (n, r, m) given x."""
+
+    law: Law
+    n: int = 200
+    k: int = 8
+    d: int = 2
+    space: str = "draws"
+    leak: float = 0.0
+    right: float = 0.35  # the nearest part of x in which q is right all the same
+
+
+def normal(x: Tensor, r: int, g: torch.Generator) -> Tensor:
+    return x[:, None, :2] + torch.randn(len(x), r, 2, generator=g)
+
+
+def rounded(x: Tensor, r: int, g: torch.Generator) -> Tensor:
+    return normal(x, r, g).round()
+
+
+def poisson(x: Tensor, r: int, g: torch.Generator) -> Tensor:
+    rate = 0.5 * x[:, None, :1].exp().clamp(max=20).expand(-1, r, 2)
+    return torch.poisson(rate, generator=g)
+
+
+def coin(x: Tensor, r: int, g: torch.Generator) -> Tensor:
+    chance = torch.sigmoid(x[:, None, :2]).expand(-1, r, -1)
+    return torch.bernoulli(chance, generator=g)
+
+
+def cauchy(x: Tensor, r: int, g: torch.Generator) -> Tensor:
+    return x[:, None, :2] + torch.empty(len(x), r, 2).cauchy_(generator=g)
+
+
+def collinear(x: Tensor, r: int, g: torch.Generator) -> Tensor:
+    first = normal(x, r, g)[..., :1]
+    return torch.cat([first, 2 * first, first + 1e-6], 2)
+
+
+def bounded(x: Tensor, r: int, g: torch.Generator) -> Tensor:
+    return normal(x, r, g).clamp(-1, 1)
+
+
+def five(x: Tensor, r: int, g: torch.Generator) -> Tensor:
+    return x[:, None, :1] + torch.randn(len(x), r, 5, generator=g)
+
+
+def far_away(x: Tensor, r: int, g: torch.Generator) -> Tensor:
+    return normal(x, r, g) * 1e-3 + 1e6
+
+
+DESIGNS = {
+    "normal": Ugly(normal),
+    "ties": Ugly(rounded),
+    "Poisson": Ugly(poisson),
+    "coins": Ugly(coin),
+    "Cauchy": Ugly(cauchy),
+    "bounded": Ugly(bounded),
+    "collinear": Ugly(collinear),
+    "n = 20": Ugly(normal, n=20),
+    "d = 100": Ugly(normal, d=100),
+    "one draw, m = 5": Ugly(five, k=1),
+    "latents, n = 60": Ugly(normal, n=60, space="latents"),
+    "offset 1e6": Ugly(far_away),
+    "leak": Ugly(normal, leak=10.0),
+    "leak, d = 100": Ugly(normal, d=100, leak=10.0, right=0.7),
+}
+
+
+def level(job: tuple[str, int]) -> float:
+    """The p-value of one repetition."""
+    name, seed = job
+    design, g = DESIGNS[name], stream(seed, "level", name)
+    x, x_o = torch.randn(design.n, design.d, generator=g), torch.randn(design.d, generator=g)
+    members = design.law(x, design.k + 1, g)
+    if design.space == "latents":
+        z = members[:, 0] - x[:, :2]
+        return float(
+            assay.score(assay.Calibration.from_base(z, x), null=NULLS, seed=seed)(x_o).pvalue
+        )
+    given = assay.Calibration(members[:, 0], x, members[:, 1:])
+    if design.leak:
+        far = ~Nearest((design.right,), given.distance).inside(given.features, x_o[None])[0, 0]
+        given = replace(given, theta=given.theta + design.leak * far[:, None])
+    return float(assay.score(given, null=NULLS, seed=seed)(x_o).pvalue)
+
+
+def levels(run: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    jobs = [(name, seed) for name in DESIGNS for seed in range(run.repetitions)]
+    found = np.array(list(mapped(level, jobs, run.workers))).reshape(len(DESIGNS), -1)
+    low, high = scipy.stats.binom.interval(0.99, run.repetitions, LEVEL)
+    for name, pvalues in zip(DESIGNS, found, strict=True):
+        count = int((pvalues <= LEVEL + 1e-9).sum())
+        rate = {"design": name, "rejected": count / run.repetitions}
+        interval = [low / run.repetitions, high / run.repetitions]
+        print(f"{name:20}{rate['rejected']:8.4f}   99 %: {interval[0]:.4f} to {interval[1]:.4f}")
+        yield {**rate, "interval": interval, "held": bool(count <= high)}
+
+
+class Planting(NamedTuple):
+    """A parameter of m whose error is planted, and the seed of the data sets."""
+
+    m: int
+    along: int
+    kind: str
+    seed: int
+
+
+def exact(m: int, seed: int) -> tuple[assay.Calibration, Tensor]:
+    """A calibration of an exact q with correlated parameters, and an observation."""
+    g = stream(seed, "exact", m)
+    x, x_o = torch.randn(1000, 2, generator=g), 0.7 * torch.randn(2, generator=g)
+    factor = torch.linalg.cholesky(0.5 * torch.eye(m) + 0.5)
+    members = torch.randn(1000, max(16, m + 4) + 1, m, generator=g) @ factor.mT
+    members = members + x[:, None, :1]
+    return assay.Calibration(members[:, 0], x, members[:, 1:]), x_o
+
+
+def detected(job: Planting) -> tuple[float, int]:
+    """The size that is said to be detected, and in how many of ten data sets it is."""
+    error = KINDS[job.kind](job.along)
+    calibration, x_o = exact(job.m, job.seed)
+    size = float(assay.power(assay.score(calibration), x_o, error).curves[0].mde)
+    if not math.isfinite(size):
+        return size, 0
+    return size, sum(found(job, error, size, i) for i in range(1, FRESH + 1))
+
+
+def found(job: Planting, error: Error, size: float, which: int) -> bool:
+    """Whether an error of this size is found in a fresh data set."""
+    given, x_o = exact(job.m, 1000 * (job.seed + 1) + which)
+    near = Nearest((0.2,)).inside(given.features, x_o[None])[0, 0]
+    # The true mean is known here: x, and the deviation is one.
+    u = given.theta - given.x[:, :1]
+    moved = error.apply(u, size, torch.Generator())
+    theta = torch.where(near[:, None], given.x[:, :1] + moved, given.theta)
+    return bool(assay.score(replace(given, theta=theta), seed=which)(x_o).pvalue <= LEVEL)
+
+
+def detectables(run: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    cases = [(m, j, kind) for (m, js), kind in product(PARAMETERS.items(), KINDS) for j in js]
+    seeds = range(-(-run.repetitions // FRESH))
+    jobs = [Planting(*case, seed) for case in cases for seed in seeds]
+    done = mapped(detected, jobs, run.workers)
+    for m, along, kind in cases:
+        sizes, hits = zip(*(next(done) for _ in seeds), strict=True)
+        rate = sum(hits) / (FRESH * len(seeds))
+        print(f"m = {m:3}  parameter {along:3}  {kind:12} size {np.mean(sizes):.3f}  {rate:.3f}")
+        case = {"m": m, "parameter": along, "kind": kind}
+        yield {**case, "sizes": [round(s, 4) for s in sizes], "found": rate}
+
+
+def mapped(function: Callable[[Any], Any], jobs: list[Any], workers: int) -> Iterator[Any]:
+    with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        yield from tqdm(pool.map(function, jobs, chunksize=2), total=len(jobs), disable=None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("study", choices=("level", "detectable"))
+    parser.add_argument("--repetitions", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="a file for the record")
+    run = parser.parse_args()
+    rows = list({"level": levels, "detectable": detectables}[run.study](run))
+    machine = {"platform": platform.platform(), "processors": os.cpu_count()}
+    how = {"study": run.study, "repetitions": run.repetitions, "seed": 0, "nulls": NULLS}
+    if run.out is not None:
+        made = {
+            "commit": _commit(),
+            "versions": versions(),
+            "machine": machine,
+            **how,
+            "rows": rows,
+        }
+        run.out.write_text(json.dumps(made, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

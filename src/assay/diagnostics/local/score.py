@@ -1,0 +1,498 @@
+r"""The local score test: strength from all calibration sets, a claim about those near x_o alone.
+
+Each set is the truth and k draws of q at one x; in latent space, the latent of the truth and draws
+of the base. Features of members (:mod:`assay.diagnostics.local.views`) are summed over those who
+play the truth: near x_o, around it, and elsewhere. A linear classifier that is trained on all sets
+scores the truths near x_o; single parameters and pairs are looked at one by one; all that is put
+together into one number T.
+
+**Null copies exchange who plays the truth near x_o only**; everything else stays as it is. Given
+the rest of the data, T is one function of the labels near x_o, so that :math:`p = (1 + \#\{T_h \ge
+T\}) / (1 + H)` is exact for "q = p throughout the neighbourhood", however wrong q is elsewhere.
+Nothing is split and nothing is refitted: sums of all copies are gathered at once.
+
+**The local C2ST.** The scores of members near x_o, each by a classifier that has not seen its set,
+tell truths from draws with an accuracy and an area under the ROC curve (AUC) that are 1/2 where
+they cannot be told apart.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..._core import Seed, as_null, check_kind, seed_of, spread_over
+from ...nulls.exchange import Exchange, LocalExchange
+from ...results import LocalResult, MaxT, number, pvalue, settings_of
+from ...samples.calibration import Calibration, Draws, Observation
+from ...samples.neighbourhoods import Nearest
+from ...samples.posterior import StandardNormal
+from .base import LocalTest, Move, Planted
+from .levels import Band
+from .views import (
+    MEASURED,
+    TINY,
+    Bank,
+    Dense,
+    Sparse,
+    Stand,
+    Sums,
+    Waves,
+    Weights,
+    banks_of,
+    evidence,
+    pooled,
+)
+
+# Base draws at each x that stand beside a truth in latent space.
+BASE_DRAWS = 16
+# Sets in the nearest half are around x_o.
+AROUND = 0.5
+# Numbers in the largest table of features.
+ROOM = 2**24
+# Versions of the truths elsewhere under planted errors, and members that are moved.
+VERSIONS, PLANTED = 16, 2000
+# Sizes of the neighbourhood: errors confined to the nearest few need a small one.
+SHARES = (0.05, 0.2)
+
+
+def score(
+    calibration: Calibration,
+    where: Nearest | None = None,
+    null: int | Exchange | LocalExchange | None = None,
+    seed: Seed = 0,
+) -> "Score":
+    """Prepares the local score test; nothing is trained.
+
+    Args:
+        calibration: Pairs with k draws of q at each x, k = 1 or more, or latents of a flow.
+        where: What is near x_o: :class:`assay.Nearest` with 5 and 20 % of all x by default, where
+            nearness is that of q's mean and scale given x, and of x. The hypothesis belongs to
+            the largest size.
+        null: Null copies, or their number: :class:`assay.Exchange`, 199 by default;
+            :class:`assay.LocalExchange` is the same with its own neighbourhood for `where`.
+        seed: An int or a generator. The same seed gives the same test.
+
+    Example:
+        >>> theta, noise = torch.randn(2, 1000, 2, generator=torch.Generator().manual_seed(0))
+        >>> z = torch.randn(1000, 16, 2, generator=torch.Generator().manual_seed(1))
+        >>> x = theta + noise
+        >>> wide = Calibration(theta, x, x[:, None] / 2 + z)  # 1 in place of 0.7
+        >>> result = score(wide)(torch.zeros(2))
+        >>> float(result.pvalue)
+        0.005
+        >>> bool(result.auc.value > result.auc.upper)  # truths are told from draws
+        True
+    """
+    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    if isinstance(null, LocalExchange):
+        where, null = null.near(where), Exchange(null.n)
+    null = as_null(null, Exchange(), Exchange)
+    if where is not None and not isinstance(where, Nearest):
+        raise TypeError(f"where: expected a neighbourhood such as Nearest(); got {where!r}.")
+    calibration = calibration.sorted()
+    where = Nearest(SHARES, calibration.distance) if where is None else where
+    return Score(calibration, where, null, seed_of(seed))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ScoreResult(LocalResult):
+    """What the local score test found at one observation, or at o of them.
+
+    Args:
+        kinds: The g kinds of evidence that are put together.
+        evidence: The p-value of each kind alone, with shape (g,) or (o, g).
+        auc, accuracy: How well truths are told from draws near x_o by a classifier that has not
+            seen them, with null bands: 1/2 where they cannot be told apart; shape () or (o,).
+        pairs: The number of calibration pairs near x_o at each size, with shape (c,) or (o, c).
+    """
+
+    kinds: tuple[str, ...]
+    evidence: np.ndarray
+    auc: Band
+    accuracy: Band
+    pairs: np.ndarray
+    adjustment: MaxT = MaxT()
+
+    @property
+    def _columns(self) -> dict[str, np.ndarray]:
+        own = {"AUC": self.auc.value, "simulations near x_o": self.pairs[..., -1]}
+        return {**super()._columns, **own}
+
+    @property
+    def sentence(self) -> str:
+        """One sentence to quote."""
+        if self.many:
+            return f"{self._counted}. {self._adjusted_by}"
+        auc = self.auc
+        return (
+            f"If q were right near x_o, a statistic at least this large would occur with "
+            f"probability {number(float(self.pvalue))} ({self.null.shape[-1]} null copies). Near "
+            f"x_o, truths are told from draws of q with AUC {auc.value:.2f} ({auc.lower:.2f} to "
+            f"{auc.upper:.2f} if q is right).{self._warning}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Score(LocalTest):
+    """A local score test, see :func:`score`; call it with x_o, or with :class:`assay.Draws`."""
+
+    calibration: Calibration
+    where: Nearest
+    null: Exchange
+    seed: int
+
+    def __call__(self, draws: Any) -> ScoreResult:
+        """Tests q at one observation or many."""
+        observation = self.calibration.observation(Draws.of(draws))
+        shaped, rings = observation.shaped, self.rings(observation)
+        sums = self.sets.sums(rings, range(1))
+        kinds, tables = zip(*map(self.sets.evidence, sums), strict=True)
+        statistics = np.stack([pooled(table) for table in tables])
+        told = [self.sets.told_apart(rings.near(i), each) for i, each in enumerate(sums)]
+        auc, accuracy = (_band(np.stack(each)) for each in zip(*told, strict=True))
+        return ScoreResult(
+            statistic=shaped(statistics[:, 0]),
+            null=shaped(statistics[:, 1:]),
+            kinds=kinds[0],
+            evidence=shaped(np.stack([pvalue(each[:, 0], each[:, 1:]) for each in tables])),
+            auc=shaped(auc),
+            accuracy=shaped(accuracy),
+            pairs=shaped(rings.sizes),
+            x=shaped(observation.x.cpu().numpy()),
+            hypothesis=self.where.hypothesis(rings.share),
+            settings=self.settings | {"scope": self.where.scope(rings.share)},
+            support=self.calibration.support(observation),
+        )
+
+    def refit_on(self, calibration: Calibration) -> "Score":
+        """The same recipe on another calibration."""
+        return replace(self, calibration=calibration.sorted())
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings and versions that made this test, as plain values."""
+        own = {"where": self.where, "null": self.null, "seed": self.seed}
+        return settings_of("local score", self.calibration, **own)
+
+    def __repr__(self) -> str:
+        return f"Score({self.calibration!r}, {self.where!r}, {self.null!r}, seed={self.seed})"
+
+    def planted(self, observation: Observation) -> "PlantedScore":
+        """The test of errors that are planted near observations."""
+        rings = self.rings(observation)
+        versions = range(1, min(VERSIONS, self.null.n) + 1)
+        sums = [_renulled(each) for each in self.sets.sums(rings, versions)]
+        claim = self.null.n, self.null.n, self.where.hypothesis(rings.share)
+        samples = [self._sample(rings.near(i)) for i in range(len(rings.ring))]
+        return PlantedScore(*claim, self.sets, samples, sums)
+
+    def _sample(self, near: Tensor) -> "_Sample":
+        """Some of the sets (b,) near an observation."""
+        r = self.sets.members.shape[1]
+        return _Sample(self.sets, near[:: 1 + len(near) * r // PLANTED])
+
+    def rings(self, observation: Observation) -> "Rings":
+        """Which sets are near observations, around them, and elsewhere."""
+        shares = self.where.shares
+        where = replace(self.where, shares=(*shares, max(AROUND, *shares)))
+        inside = where.inside(self.calibration.features, observation.features)
+        return Rings(len(shares) + 1 - inside.sum(1), len(shares))
+
+    @cached_property
+    def sets(self) -> "Sets":
+        """The sets, who plays the truth in them, and what is to be summed."""
+        copies = self.null.copies(self.calibration, self.seed, BASE_DRAWS)
+        played = torch.stack([copies.copy_labels(h).byte().argmax(1) for h in copies.which])
+        normal = isinstance(self.calibration.base, StandardNormal)
+        members, x = copies.members, self.calibration.features
+        stand = Stand.of(members, x, normal=normal)
+        return Sets(members, x, played, stand, banks_of(self.calibration.m, normal=normal))
+
+
+@dataclass(frozen=True, eq=False)
+class Rings:
+    """Where n sets lie around o observations, with c sizes of the neighbourhood.
+
+    A ring (o, n) is the number of sizes that do not hold a set: below c it is near, at c it is
+    around, and beyond that elsewhere.
+    """
+
+    ring: Tensor
+    c: int
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Numbers of sets near (o, c), at every size."""
+        return torch.stack([(self.ring <= i).sum(1) for i in range(self.c)], 1).cpu().numpy()
+
+    @property
+    def share(self) -> float:
+        """The largest share of sets that is near."""
+        return float(self.sizes.max()) / self.ring.shape[1]
+
+    def near(self, which: int) -> Tensor:
+        """The sets (b,) near one observation."""
+        return (self.ring[which] < self.c).nonzero().flatten()
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """Members (n, r, m) of all sets with features of x (n, d), and who plays the truth (h, n)."""
+
+    members: Tensor
+    x: Tensor
+    played: Tensor
+    stand: Stand
+    banks: tuple[Bank, ...]
+
+    @cached_property
+    def weights(self) -> tuple[Weights, ...]:
+        """What sums of each bank say, by covariances that no exchange changes."""
+        rows = torch.arange(0, len(self.x), 1 + len(self.x) // MEASURED, device=self.x.device)
+        parts = [list(self._features(some)) for some in rows.split(self._step)]
+        tables = (torch.cat([f.flatten(0, 1) for f in each]) for each in zip(*parts, strict=True))
+        return tuple(bank.weigh(table) for bank, table in zip(self.banks, tables, strict=True))
+
+    def evidence(
+        self, sums: list[Sums], reference: int | None = None
+    ) -> tuple[tuple[str, ...], np.ndarray]:
+        """The kinds of evidence, and how much of each there is in h copies (g, h)."""
+        groups: dict[str, list[np.ndarray]] = {}
+        for weights, each in zip(self.weights, sums, strict=True):
+            for kind, table in weights.statistics(each):
+                groups.setdefault(kind, []).append(table.cpu().numpy())
+        return tuple(groups), evidence(groups, reference)
+
+    def sums(self, rings: Rings, outside: range) -> list[list[Sums]]:
+        """Sums of each bank's features around o observations.
+
+        Elsewhere they are those of some copies, of the data alone in ``range(1)``.
+        """
+        totals = [[_Total() for _ in self.banks] for _ in rings.ring]
+        for rows in torch.arange(len(self.x), device=self.x.device).split(self._step):
+            for i, features in enumerate(self._features(rows)):
+                played, ring = self.played[:, rows], rings.ring[:, rows]
+                block = _Block(self.weights[i], features, played, ring, rings.c, outside)
+                for which, total in enumerate(totals):
+                    total[i].add(*block.sums(which))
+        n = len(self.x)
+        return [
+            [t.sums(w, size, n - int(size[-1])) for t, w in zip(each, self.weights, strict=True)]
+            for each, size in zip(totals, rings.sizes, strict=True)
+        ]
+
+    def _features(self, rows: Tensor) -> Iterator[Tensor]:
+        """Features (b, r, p) of each bank in some sets, centred within them."""
+        standing = self.stand(self.members[rows], self.x[rows])
+        for bank in self.banks:
+            features = bank(standing)
+            yield features.sub_(features.mean(1, keepdim=True))
+
+    @property
+    def _step(self) -> int:
+        """Sets whose features are held at a time."""
+        r, m = self.members.shape[1:]
+        return max(8, ROOM // (r * max(512, m * m // 2)))
+
+    def told_apart(self, near: Tensor, sums: list[Sums]) -> tuple[np.ndarray, np.ndarray]:
+        """AUC and accuracy (h,) of copies, by classifiers that have not seen the set they score.
+
+        A classifier is trained on the nearest half of all sets but one.
+        """
+        which = next(i for i, bank in enumerate(self.banks) if isinstance(bank, Waves))
+        near = near[:: 1 + len(near) // MEASURED]
+        white = self.weights[which].scaled(list(self._features(near))[which])
+        trained = (sums[which].around + sums[which].near[-1]).to(white)
+        played = self.played[:, near].mT[:, None]  # (b, 1, h)
+        own = (white @ white.mT).gather(2, played.expand(-1, white.shape[1], -1))
+        scores = white @ trained.mT - own
+        truth = scores.gather(1, played)
+        k = scores.shape[1] - 1
+        won = (truth > scores).sum(1) + 0.5 * ((truth == scores).sum(1) - 1)
+        below = (scores < 0).sum(1) + 0.5 * (scores == 0).sum(1)
+        right = (truth > 0).float() + 0.5 * (truth == 0)
+        draws = (below - 1 + right[:, 0]) / k
+        accuracy = 0.5 * (right[:, 0] + draws)
+        return tuple(v.mean(0).double().cpu().numpy() for v in (won / k, accuracy))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Some sets (b,) near x_o, whose members are moved one at a time."""
+
+    sets: Sets
+    rows: Tensor
+
+    def changes(self, move: Move) -> Iterator[tuple[Tensor, Tensor]]:
+        """How the scaled features of each bank change if each member is moved.
+
+        The mean change (p,), and the ratio (p,) of deviations after and before.
+        """
+        sets, members, x = self.sets, self.sets.members[self.rows], self.sets.x[self.rows]
+        after = sets.stand.moved(members, x, move(self.rows, members))
+        for bank, weights, old in zip(sets.banks, sets.weights, self._features, strict=True):
+            new = bank(after)
+            # A member is a part of the mean of its set; but what is told by the others of a set
+            # has the same mean wherever a member is moved.
+            if not (sets.stand.ranked and isinstance(bank, Sparse)):
+                new = new - (new - old) / members.shape[1]
+            change = weights.scaled((new - old).mean((0, 1)).double())
+            yield change, _ratio(old, new, together=isinstance(bank, Dense))
+
+    @cached_property
+    def _features(self) -> list[Tensor]:
+        """Features (b, r, p) of each bank."""
+        standing = self.sets.stand(self.sets.members[self.rows], self.sets.x[self.rows])
+        return [bank(standing) for bank in self.sets.banks]
+
+
+def _ratio(old: Tensor, new: Tensor, *, together: bool) -> Tensor:
+    """Deviations (p,) of features around their means, after over before; one for all together."""
+    centre = old.mean(1, keepdim=True)
+    away = [f - centre - (f - centre).mean((0, 1)) for f in (old, new)]
+    before, after = (f.square().mean((0, 1)).double() for f in away)
+    if together:
+        before, after = (v.mean().expand_as(v) for v in (before, after))
+    return torch.where(before > TINY, after / before.clamp_min(TINY), 1).sqrt()
+
+
+@dataclass(frozen=True, eq=False)
+class PlantedScore(Planted):
+    r"""The score test of errors that are planted in the sets near x_o, and nowhere else.
+
+    Null copies take the part of data sets in which q is right: n of them, with other truths
+    elsewhere. An error moves each who plays the truth, and by that the sum of n_s sets,
+
+    .. math:: L_h \to n_s \, E[\phi' - \phi] + L_h \, \sigma(\phi') / \sigma(\phi),
+
+    where features of moved members :math:`\phi'` and of members :math:`\phi` are compared in sets
+    near x_o, whoever plays the truth there. Nothing is summed again.
+    """
+
+    nulls: int
+    repetitions: int
+    hypothesis: str
+    sets: Sets
+    samples: list[_Sample]
+    sums: list[list[Sums]]
+
+    def pvalues(self, moves: Sequence[Move], extent: int) -> np.ndarray:
+        """P-values (n, o) in n repetitions, at o observations."""
+
+        def at(which: int) -> np.ndarray:
+            return self._at(which, moves, extent)
+
+        with spread_over(min(torch.get_num_threads(), len(self.sums))) as apply:
+            return np.stack(list(apply(at, range(len(self.sums)))), 1)
+
+    def _at(self, which: int, moves: Sequence[Move], extent: int) -> np.ndarray:
+        """P-values (n,) at one observation."""
+        changes = zip(*(self.samples[which].changes(move) for move in moves), strict=True)
+        both = []
+        for each, bank in zip(self.sums[which], changes, strict=True):
+            change, ratio = (torch.stack(part).mean(0) for part in zip(*bank, strict=True))
+            both.append(_joined(each, change, ratio, extent))
+        _, table = self.sets.evidence(both, self.nulls)
+        total, n = pooled(table), self.nulls
+        return pvalue(total[n:], np.broadcast_to(total[:n], (n, n)))
+
+
+def _renulled(sums: list[Sums]) -> list[Sums]:
+    """Sums of null copies alone, each with other truths elsewhere."""
+    made = []
+    for each in sums:
+        h = each.near.shape[1] - 1
+        which = torch.arange(h) % len(each.around)
+        near, squares = each.near[:, 1:], each.squares[:, 1:]
+        apart = each.around[which], each.outside[which]
+        made.append(replace(each, near=near, squares=squares, around=apart[0], outside=apart[1]))
+    return made
+
+
+def _joined(sums: Sums, change: Tensor, ratio: Tensor, extent: int) -> Sums:
+    """Sums of null copies, and behind them those of the same copies with an error.
+
+    The error is that of the sets of one size; those of a smaller one are among them.
+    """
+    wrong = torch.tensor(sums.sizes).clamp(max=sums.sizes[extent]).to(change)[:, None, None]
+    # Where few of the sets are wrong, deviations are nearly what they were.
+    share = wrong / torch.tensor(sums.sizes).to(change)[:, None, None]
+    spread = (1 - share + share * ratio.square()).sqrt()
+    near = torch.cat([sums.near, sums.near * spread + wrong * change], 1)
+    squares = torch.cat([sums.squares, sums.squares * spread.square().mean(2)], 1)
+    around, outside = (torch.cat([v, v]) for v in (sums.around, sums.outside))
+    return replace(sums, near=near, squares=squares, around=around, outside=outside)
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Features (b, r, p) of some sets, and who plays the truth in them (h, b)."""
+
+    weights: Weights
+    features: Tensor
+    played: Tensor
+    ring: Tensor
+    c: int
+    outside: range
+
+    def sums(self, which: int) -> Iterator[Tensor]:
+        """Sums around one observation.
+
+        Near (c, h, p + 1), with squared lengths, around (v, p) and outside (v, p).
+        """
+        ring = self.ring[which]
+        yield torch.stack([self._bag(ring == i) for i in range(self.c)])
+        masks = torch.stack([ring == self.c, ring >= self.c]).to(self._apart)
+        yield from (masks @ self._apart).double().unbind(1)
+
+    def _bag(self, inside: Tensor) -> Tensor:
+        """Sums (h, p + 1) of scaled features of those who play the truth in some sets (b,)."""
+        which, table = self._scaled
+        rows = inside[which].nonzero().flatten()
+        if not len(rows):
+            return table.new_zeros(len(self.played), table.shape[2], dtype=torch.double)
+        places = rows * table.shape[1] + self.played[:, which[rows]]
+        return torch.nn.functional.embedding_bag(places, table.flatten(0, 1), mode="sum").double()
+
+    @cached_property
+    def _scaled(self) -> tuple[Tensor, Tensor]:
+        """The sets (s,) near any observation, their scaled features and squared length."""
+        which = (self.ring < self.c).any(0).nonzero().flatten()
+        scaled = self.weights.scaled(self.features[which])
+        return which, torch.cat([scaled, scaled.square().sum(2, keepdim=True)], 2)
+
+    @cached_property
+    def _apart(self) -> Tensor:
+        """Features (v, b, p) of those who play the truth in some copies."""
+        rows = torch.arange(len(self.features), device=self.features.device)
+        return self.features[rows, self.played[list(self.outside)]]
+
+
+class _Total:
+    """Running sums of one bank's features around one observation, in double precision."""
+
+    def __init__(self) -> None:
+        self.parts: list[Tensor] = []
+
+    def add(self, *parts: Tensor) -> None:
+        """Adds sums near (c, h, p + 1), around (v, p) and outside (v, p)."""
+        before = self.parts or [torch.zeros_like(part) for part in parts]
+        self.parts = [a.add_(b) for a, b in zip(before, parts, strict=True)]
+
+    def sums(self, weights: Weights, sizes: np.ndarray, others: int) -> Sums:
+        """The sums of all sets; near ones at growing sizes."""
+        near, around, outside = self.parts
+        near, around, outside = near.cumsum(0), weights.scaled(around), weights.scaled(outside)
+        count = tuple(map(int, sizes))
+        return Sums(near[..., :-1], near[..., -1], around, outside, count, others)
+
+
+def _band(values: np.ndarray) -> Band:
+    """Values (o,) of the data with the null band of the other copies, from values (o, h)."""
+    lower, upper = np.quantile(values[:, 1:], [0.025, 0.975], axis=1)
+    return Band(values[:, 0], lower, upper)
