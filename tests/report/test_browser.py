@@ -254,7 +254,10 @@ def test_it_prints_in_light_colours(opened, screenshots):
     assert opened.run("document.documentElement.dataset.theme") == "dark"
 
 
-@pytest.mark.parametrize(("name", "keys"), [(name, (*OWN[:3], "power")) for name in ("bare", "scored")])
+KEYS = (*OWN[:3], "power")
+
+
+@pytest.mark.parametrize(("name", "keys"), [("bare", KEYS), ("scored", KEYS)])
 def test_missing_parts_leave_no_errors(browser, files, name, keys):
     page = Page(browser, files / f"{name}.html")
     assert page.errors() == []
