@@ -53,6 +53,7 @@ from .nulls.exchange import Exchange, LocalExchange
 from .report import write
 from .results import versions
 from .samples.calibration import Calibration, Draws, Embed, Latents
+from .samples.independence import autocorrelation
 from .samples.posterior import Flow, Posterior, as_posterior, draw_at, flow_to_base, is_flow
 
 # Draws of q at each x that the classifier sees, and the pairs that it is trained on at most.
@@ -384,6 +385,9 @@ def _remarks(given: _Given, labels: tuple[str, ...]) -> tuple[str, ...]:
             "more, the local moment test decides, what it would have seen is told, and tests over "
             "all x are run."
         )
+    chain = autocorrelation(given.sets.members[:, 1:])
+    if chain is not None:
+        remarks.append(chain.words)
     strange = [label for label, own in zip(labels, _own(given), strict=True) if not own]
     if strange:
         remarks.append(

@@ -12,8 +12,9 @@ In **latent space** the truths are :math:`z = T^{-1}(\theta; x)` for a flow T, a
 flow's base distribution, which is known and needs no draws to be stored (:class:`Latents`).
 """
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -33,7 +34,8 @@ from .._core import (
     seed_of,
     stream,
 )
-from .neighbourhoods import Nearest, Support, support
+from .independence import autocorrelation, check_noise
+from .neighbourhoods import Distance, Nearest, Support, support
 from .posterior import (
     HANDFUL,
     Base,
@@ -64,7 +66,8 @@ class Calibration:
             without it, observations are flattened.
 
     NumPy arrays, torch tensors, JAX arrays and nested lists are accepted; integers become
-    floating point. Device and precision follow what is given.
+    floating point. Device and precision follow what is given. Draws that share their noise from x
+    to x are refused, and correlated ones are warned of (:mod:`assay.samples.independence`).
 
     Example:
         >>> theta, noise = torch.randn(2, 100, 3, generator=torch.Generator().manual_seed(0))
@@ -94,6 +97,10 @@ class Calibration:
                 "For latents of a flow use Calibration.from_base(z, x)."
             )
         self._keep({"theta": self.theta, "x": self.x, "theta_q": self.theta_q})
+        check_noise(self.theta_q, self.features, Distance())
+        chain = autocorrelation(self.theta_q)
+        if chain is not None:
+            warnings.warn(f"theta_q: {chain.words}", stacklevel=3)
 
     def _keep(self, given: dict[str, Any]) -> None:
         """Checks arrays and keeps them as tensors."""
@@ -257,7 +264,7 @@ class Calibration:
         except IndexError as error:
             raise ValueError(f"rows: expected rows of {len(self)}; got {error}.") from error
         theta_q = None if self.theta_q is None else self.theta_q[rows]
-        return replace(self, theta=self.theta[rows], x=self.x[rows], theta_q=theta_q)
+        return self._like(self.theta[rows], self.x[rows], theta_q)
 
     def split(self, share: float = 0.5, seed: Seed = 0) -> tuple[Self, Self]:
         """Two disjoint random parts, the first with this share of the rows."""
@@ -279,7 +286,15 @@ class Calibration:
         """The same calibration on another device such as ``"cuda"``, where tests then train."""
         device = as_device(device)
         theta_q = None if self.theta_q is None else self.theta_q.to(device)
-        return replace(self, theta=self.theta.to(device), x=self.x.to(device), theta_q=theta_q)
+        return self._like(self.theta.to(device), self.x.to(device), theta_q)
+
+    def _like(self, theta: Tensor, x: Tensor, theta_q: Tensor | None) -> Self:
+        """The same with parts of its arrays, or on another device; draws are not judged again."""
+        made = object.__new__(type(self))
+        vars(made).update({f.name: getattr(self, f.name) for f in fields(self)})
+        arrays = {"theta": theta, "x": x, "theta_q": theta_q}
+        made._keep({name: array for name, array in arrays.items() if array is not None})
+        return made
 
     def observation(self, draws: "Draws") -> "Observation":
         """Checks one observation or many, whatever draws come with them."""
