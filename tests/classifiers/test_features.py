@@ -97,6 +97,22 @@ def test_a_parameter_that_does_not_vary():
     )
 
 
+@pytest.mark.parametrize("offset", [1e4, 1e6, -1e6])
+def test_an_offset_loses_no_digits(offset):
+    """Beyond those that numbers of single precision have there."""
+    moved = SETS + offset
+    near = (moved.double() - offset).float()
+    torch.testing.assert_close(Whitened()(moved), Whitened()(near), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(Whitened()(moved), Whitened()(SETS), atol=0.3, rtol=0)
+
+
+def test_a_parameter_that_varies_by_rounding_alone():
+    sets = SETS.clone()
+    some = torch.tensor(0.1)
+    sets[..., 1] = torch.where(sets[..., 1] > 0, some, some.nextafter(torch.tensor(1.0)))
+    assert not Whitened()(sets)[..., 1].any()
+
+
 @pytest.mark.parametrize(("coordinates", "fewest"), [(Whitened(), 7), (NormalScores(), 3)])
 def test_too_few_draws(coordinates, fewest):
     """Five parameters: a covariance needs two draws more, an order three in any case."""

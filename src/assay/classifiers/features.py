@@ -27,7 +27,7 @@ from torch import Tensor
 
 from .._core import check_count, check_kind, check_number, stream
 from ..nulls.copies import Copies, Feature
-from ..samples.neighbourhoods import spread
+from ..samples.neighbourhoods import middle, spread
 from .base import Scaling
 
 # Features of a bank, whose covariance must fit into memory.
@@ -80,12 +80,14 @@ class Whitened(Coordinates):
     def __call__(self, members: Tensor) -> Tensor:
         """Coordinates (n, r, m) of members (n, r, m)."""
         # By the largest first: squares of tiny or huge units would leave the range of numbers.
-        largest = members.abs().amax(1, keepdim=True)
-        centred = members / torch.where(largest > 0, largest, torch.ones_like(largest))
+        offset = middle(members, 1)
+        centred = members - offset
+        largest = centred.abs().amax(1, keepdim=True)
+        centred = centred / torch.where(largest > 0, largest, torch.ones_like(largest))
         centred = centred - centred.mean(1, keepdim=True)
         scale = centred.square().mean(1, keepdim=True).sqrt()
-        # A parameter that does not vary in a set stays at zero there.
-        still = scale <= 10 * torch.finfo(members.dtype).eps
+        # A parameter that does not vary in a set beyond rounding stays at zero there.
+        still = scale * largest <= torch.finfo(members.dtype).eps * offset.abs()
         scale = torch.where(still, torch.ones_like(scale), scale)
         centred = torch.where(still, 0, centred / scale)
         covariance = centred.mT @ centred / members.shape[1]

@@ -268,7 +268,7 @@ class LabelCopies(Copies):
     def scaling(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation over all members, which no exchange of labels changes."""
         pooled = self.members.flatten(0, 1)
-        return pooled.mean(0), spread(pooled)
+        return pooled.mean(0, dtype=torch.float64).to(pooled), spread(pooled)
 
     @cached_property
     def labels(self) -> Tensor:

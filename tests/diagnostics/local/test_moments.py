@@ -429,6 +429,30 @@ def test_units_do_not_matter(gaussian, units):
     np.testing.assert_allclose(first.approximation, second.approximation, rtol=0.1)
 
 
+@pytest.mark.parametrize("offset", [1e6, -1e6])
+def test_an_offset_does_not_matter(gaussian, offset):
+    """Numbers of single precision, which are told to 1/16 there, and the same moved back."""
+    given = gaussian(shift=0.4).calibration(400, k=8)
+    far = [(part + offset).float() for part in (given.theta, given.x, given.theta_q, X_O)]
+    near = [(part.double() - offset).float() for part in far]
+    tests = [moments(Calibration(*parts[:3]), null=Exchange(19)) for parts in (far, near)]
+    first, second = (test(parts[3]) for test, parts in zip(tests, (far, near), strict=True))
+    np.testing.assert_allclose(first.statistic, second.statistic, rtol=1e-3)
+    np.testing.assert_allclose(first.null, second.null, rtol=1e-3)
+    np.testing.assert_allclose(first.directions.bias, second.directions.bias, atol=1e-3)
+    np.testing.assert_allclose(first.region.share, second.region.share, atol=0.03)
+    assert first.pvalue == 0.05
+    planted = [_planted(test, parts[3]) for test, parts in zip(tests, (far, near), strict=True)]
+    np.testing.assert_allclose(*planted, rtol=1e-3)
+
+
+def _planted(test, x_o):
+    """The statistic in closed form, where the truths are moved as power moves them."""
+    closed = test.closed_form(test.calibration.observation(Draws(x_o)), 1)
+    near = test.calibration.subset(closed.near)
+    return closed.statistic(near.theta + 0.5, near.theta_q)
+
+
 def test_draws_without_variation():
     ones, x = torch.ones(50, 2), torch.randn(50, 2, generator=stream(0, "x"))
     calibration = Calibration(ones, x, torch.ones(50, 8, 2))

@@ -36,7 +36,7 @@ from ...classifiers.features import BANKS, MOST_FEATURES, Coordinates, Hermite, 
 from ...nulls.exchange import Exchange, KnownBase, LocalExchange, global_null
 from ...results import Adjustment, GlobalMaxT, LocalResult, MaxT, settings_of
 from ...samples.calibration import Calibration, Draws, Latents, Observation
-from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood
+from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood, middle
 from ...samples.posterior import StandardNormal
 from .base import ClosedForm, LocalTest
 from .moment_effects import (
@@ -375,6 +375,7 @@ def _parameter_table(around: Tensor, z: Tensor, latents: Tensor, theta: Tensor) 
     """
     near = _near(around)
     there = torch.cat([Hermite(1)(latents), Hermite(2)(latents)], 1)
+    theta = theta - middle(theta, 0)
     scale = theta.std(0)
     theta = (theta - theta.mean(0)) / torch.where(scale > 0, scale, 1)
     carried = carried_to(z[near], latents, theta)
@@ -461,7 +462,8 @@ def _set_means(test: Moments, weights: Tensor, near: Tensor) -> tuple[Tensor, ..
 
 def _whitened_among(truth: Tensor, others: Tensor) -> Tensor:
     """Coordinates (b, m) of truths (b, m) among the others of their sets (b, k, m)."""
-    r = others.shape[1] + 1
+    r, offset = others.shape[1] + 1, middle(others, 1)
+    truth, others = truth - offset[:, 0], others - offset
     mean = others.mean(1)
     centred = others - mean[:, None]
     covariance = centred.mT @ centred / (r - 1)
