@@ -12,6 +12,7 @@ In **latent space** the truths are :math:`z = T^{-1}(\theta; x)` for a flow T, a
 flow's base distribution, which is known and needs no draws to be stored (:class:`Latents`).
 """
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -52,6 +53,8 @@ from .posterior import (
 Embed = Callable[[Tensor], Any]
 
 FEWEST_ROWS = 10
+# Numbers of a set by which sets are told apart where x does not.
+COLUMNS = 4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -209,19 +212,33 @@ class Calibration:
 
         The order of a single feature says nothing once rows are sorted; then it is which of its
         neighbouring gaps is the larger. x is what no null changes, so it may choose them, and
-        ranks do not depend on units.
+        ranks do not depend on units. Where x is constant, or has few values, members choose,
+        whoever plays the truth.
         """
         content = self._ranks
+        if not has_order(content):
+            return self.members_seed(seed)
         if content.shape[1] == 1:
             gaps = np.diff(np.sort(self.features.cpu().numpy(), axis=0), axis=0)
             content = np.diff(gaps, axis=0) > 0
         return mix_seed(seed, content)
 
+    def members_seed(self, seed: int) -> int:
+        """A seed that also depends on members, but not on who of them plays the truth.
+
+        By the order of some of their numbers, rows being sorted by the first of these; of a single
+        one, by which of its neighbouring gaps is the larger.
+        """
+        members = self.theta[:, None] if self.theta_q is None else self.members
+        table = members.sort(1).values.flatten(1)[:, :COLUMNS].double().cpu().numpy()
+        table = table[np.lexsort(table.T[::-1])]
+        single = table.shape[1] == 1
+        return mix_seed(seed, np.diff(table, 2, axis=0) > 0 if single else table.argsort(0))
+
     @cached_property
     def _ranks(self) -> np.ndarray:
         """Ranks of the features in their columns, ties alike, with shape (n, d)."""
-        columns = self.features.cpu().numpy().T
-        return np.stack([np.unique(c, return_inverse=True)[1] for c in columns], 1)
+        return tied_ranks(self.features.cpu().numpy())
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -526,6 +543,16 @@ def _shaped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
         hint = " Samples-first draws need theta_q.swapaxes(0, 1)." if first else ""
         raise ValueError(f"theta_q: expected shape ({n}, {m}) or ({n}, k, {m}); got {got}.{hint}")
     return arrays | {"theta_q": theta_q}
+
+
+def tied_ranks(columns: np.ndarray) -> np.ndarray:
+    """Ranks (n, c) in each column, ties alike."""
+    return np.stack([np.unique(column, return_inverse=True)[1] for column in columns.T], 1)
+
+
+def has_order(ranks: np.ndarray) -> bool:
+    """Whether rows may have more than n / 2 values, from ranks (n, c) with ties alike."""
+    return 2 * math.prod(int(last) + 1 for last in ranks.max(0)) > len(ranks)
 
 
 def _features(x: Tensor, embed: Embed | None) -> Tensor:

@@ -367,11 +367,13 @@ def within(p, alpha=0.05, coverage=0.999):
 
 
 @pytest.mark.slow
-def test_level_at_one_seed_and_one_feature():
-    """One seed serves 500 data sets, also where x is a single number."""
+@pytest.mark.parametrize("constant", [True, False])
+def test_level_at_one_seed_and_one_feature(constant):
+    """One seed serves 500 data sets, also where x is a single number, or constant."""
     found = []
     for i in range(500):
         z, x = torch.randn(2, 60, 1, generator=stream(i, "one seed"))
+        x = torch.ones_like(x) if constant else x
         test = moments(Calibration.from_base(z, x), Nearest((1.0,)), KnownBase(19), seed=0)
         found.append(float(test(Draws(torch.zeros(1))).pvalue))
     assert within(found)

@@ -294,7 +294,8 @@ class Moments(LocalTest):
         if not isinstance(self.calibration, Latents):
             return object()
         features = self.calibration.features
-        return self.seed, self.null.n, features.shape, features.cpu().numpy().tobytes()
+        own = self.calibration.own_seed(self.seed)
+        return own, self.null.n, features.shape, features.cpu().numpy().tobytes()
 
     @cached_property
     def _nulls(self) -> dict[bytes, np.ndarray]:
