@@ -50,6 +50,7 @@ from .interpret.trust import TrustMap, judged
 from .interpret.verdict import Verdict
 from .io import save
 from .nulls.exchange import Exchange, LocalExchange
+from .nulls.ranks import UniformRanks
 from .report import write
 from .results import versions
 from .samples.calibration import Calibration, Draws, Embed, Latents
@@ -402,11 +403,13 @@ class _Run:
             return dict.fromkeys(("pits", "sbc", "coverage", "tarp"))
         # Conditional PITs come from whitened sets, as moments do.
         pits = lpit(self.given.local, seed=seed)(self.given.draws) if self.given.closed else None
+        # Adjusted for the quantities of all three.
+        null = UniformRanks.enough(2 * sets.m + 1, self.suite.alpha)
         return {
             "pits": pits,
-            "sbc": replace(sbc(sets, seed=seed), names=names),
-            "coverage": replace(coverage(sets, seed=seed), names=names),
-            "tarp": tarp(sets, seed=seed),
+            "sbc": replace(sbc(sets, null=null, seed=seed), names=names),
+            "coverage": replace(coverage(sets, null=null, seed=seed), names=names),
+            "tarp": tarp(sets, null=null, seed=seed),
         }
 
 
