@@ -426,18 +426,35 @@ class SetPlanter(Planter):
     def played(self, repetition: int) -> Played:
         """Who plays the truth in a repetition."""
         generator = stream(self.seed, "truth", repetition)
-        n, r, m = self.members.shape
+        n, r, _ = self.members.shape
         who = torch.randint(r, (n, 1), generator=generator).to(self.members.device)
         rest = (torch.arange(r - 1, device=who.device) + who + 1) % r
-        truth = self.members[torch.arange(n, device=who.device), who[:, 0]]
-        others = self.members.gather(1, rest[..., None].expand(-1, -1, m))
+        rows = torch.arange(n, device=who.device)[:, None]
+        truth, others = self.members[rows[:, 0], who[:, 0]], self.members[rows, rest]
         if r - 1 < FEWEST:
             return Played(truth, others, *self._frame)
-        chance, scale = torch.randn(truth.shape, generator=generator).to(truth), _deviation(others)
+        chance = torch.randn(truth.shape, generator=generator).to(truth)
+        scale = self._without(truth)
         # Around the mean of its own set a truth would be scaled by the very number that a test
         # measures it by, and an error look too large: means are drawn, as far as sets leave open.
         left_open = (self._unknown / r).sqrt()
         return Played(truth, others, self._centre + scale * left_open * chance, scale)
+
+    def _without(self, truth: Tensor) -> Tensor:
+        """Deviations (n, m) of k others, unbiased for normal draws; one where there is none."""
+        k, (mean, total) = self.members.shape[1] - 1, self._sums
+        shrunk = math.sqrt(2 / (k - 1)) * math.exp(math.lgamma(k / 2) - math.lgamma((k - 1) / 2))
+        # The others have the sums of all, less what the truth adds.
+        left = total - (truth - mean).square() * (1 + 1 / k)
+        scale = (left.clamp_min(0) / (k - 1)).sqrt() / shrunk
+        return torch.where(left > 1e-12 * total, scale, 1.0).to(truth)
+
+    @cached_property
+    def _sums(self) -> tuple[Tensor, Tensor]:
+        """Means of sets (n, m), and sums of squares around them, in double precision."""
+        members = self.members.double()
+        mean = members.mean(1, keepdim=True)
+        return mean[:, 0], (members - mean).square().sum(1)
 
     @property
     def _centre(self) -> Tensor:
@@ -483,15 +500,6 @@ def ordered(members: Tensor) -> Tensor:
         order = members[..., column].argsort(dim=1, stable=True)
         members = members.gather(1, order[..., None].expand_as(members))
     return members
-
-
-def _deviation(draws: Tensor) -> Tensor:
-    """Deviations (n, m) of sets (n, k, m), unbiased for normal draws; one where there is none."""
-    k = draws.shape[1]
-    shrunk = math.sqrt(2 / (k - 1)) * math.exp(math.lgamma(k / 2) - math.lgamma((k - 1) / 2))
-    centred = draws - draws.mean(1, keepdim=True)
-    scale = (centred.square().sum(1) / (k - 1)).sqrt() / shrunk
-    return torch.where(scale > 0, scale, torch.ones_like(scale))
 
 
 def _left_skewed(size: float) -> tuple[float, float]:

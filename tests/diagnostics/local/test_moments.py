@@ -340,8 +340,36 @@ def test_another_base(gaussian):
 
 def test_more_features_than_memory_allows():
     z, x = torch.randn(2, 20, 60, generator=stream(0, "wide"))
-    with pytest.raises(ValueError, match=r"banks: expected at most .* got 37820 from Hermite"):
-        moments(assay.Calibration.from_base(z, x))
+    with pytest.raises(ValueError, match=r"banks: expected at most .* got 12000 from Fourier"):
+        moments(Calibration.from_base(z, x), banks=Fourier(6000))
+
+
+class TestManyParameters:
+    @pytest.mark.parametrize("m", [40, 100])
+    def test_latents(self, m):
+        z, x = torch.randn(2, 300, m, generator=stream(0, "many", m))
+        x_o, null = torch.zeros(m), KnownBase(39)
+        assert moments(Calibration.from_base(z, x), null=null)(x_o).pvalue > 0.05
+        z[:, 7] += 2
+        result = moments(Calibration.from_base(z, x), null=null)(x_o)
+        assert result.pvalue == 0.025
+        assert np.abs(result.directions.bias[-1]).argmax() == 7
+
+    def test_draws(self):
+        members = torch.randn(200, 45, 40, generator=stream(0, "draws"))
+        members[:, 0, 7] += 3
+        x = torch.randn(200, 2, generator=stream(1, "draws"))
+        calibration = Calibration(members[:, 0], x, members[:, 1:])
+        result = moments(calibration, null=Exchange(19))(torch.zeros(2))
+        assert result.pvalue == 0.05
+        assert "parameter 5" in result.sentence
+
+    def test_features_that_are_not_held_are_the_same(self, gaussian, monkeypatch):
+        held = prepared(gaussian(), "draws", n=200, null=Exchange(19))(X_O)
+        monkeypatch.setattr(assay.diagnostics.local.moments, "ROOM", 0)
+        made = prepared(gaussian(), "draws", n=200, null=Exchange(19))(X_O)
+        np.testing.assert_allclose(made.statistic, held.statistic, rtol=1e-5)
+        np.testing.assert_allclose(made.null, held.null, rtol=1e-4)
 
 
 def test_one_draw_for_each_x(gaussian):

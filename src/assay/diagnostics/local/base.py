@@ -4,6 +4,7 @@ This is the contract that power and the trust map need.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -25,6 +26,10 @@ class ClosedForm(ABC):
     @abstractmethod
     def statistic(self, truth: Tensor, others: Tensor | None) -> np.ndarray:
         """Statistics (o,) of truths (b, m) among the others of their sets (b, k, m)."""
+
+    def statistics(self, truths: Iterable[Tensor], others: Tensor | None) -> list[np.ndarray]:
+        """The same for several truths of the same sets."""
+        return [self.statistic(truth, others) for truth in truths]
 
 
 class LocalTest(ABC):
