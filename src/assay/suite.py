@@ -171,7 +171,8 @@ def check(
         theta: Parameters of calibration pairs, with shape (n, m), that q was not trained on.
         x: Their observations, with shape (n, ...).
         x_o: The observation, with shape (...,), or many, with shape (o, ...); or
-            :class:`assay.Draws`, which a calibration with draws of q asks for.
+            :class:`assay.Draws`, which a calibration with draws of q asks for. It may be chosen by
+            looking at x, but not by looking at `theta`: p-values would be too small.
         suite: How the check is run.
         names: Names of the parameters.
         labels: Names of the observations.

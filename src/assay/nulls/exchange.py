@@ -9,7 +9,7 @@ are exchangeable with each other, as independent ones are and neighbours in a Ma
 Both are exact for the **global null**, q = p at almost every x. Evaluated at x_o, copies say
 whether the error of q shows *there*; a classifier smooths errors from elsewhere into x_o.
 :class:`LocalExchange` is exact for the **local null**, q = p throughout a neighbourhood of x_o,
-whatever q does elsewhere.
+whatever q does elsewhere. Both ask that x_o was not chosen by looking at theta of the calibration.
 
 Reference: Linhart, Gramfort and Rodrigues 2023, *L-C2ST: Local Diagnostics for Posterior
 Approximations in Simulation-Based Inference*.
