@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import assay
+from assay._core import stream
 from assay.diagnostics.local.score import ScoreResult
 from assay.suite import Check, Suite
 from tests.conftest import Gaussian
@@ -12,6 +13,18 @@ from tests.test_results import with_pandas
 
 QUICK = Suite(null=39, classifier=None, context=0, pairs=200)
 X_O = torch.tensor([[0.5, -0.5], [8.0, 8.0]])
+
+
+class Boxed(Gaussian):
+    """x = theta + noise with theta uniform in [-1, 1]^2; its inverse knows nothing of the box."""
+
+    def theta_to_base(self, theta, x):
+        return (theta - x) / self.scale
+
+    def sample(self, x, n):
+        ends = torch.special.ndtr((torch.tensor([[-1.0], [1.0]]) - x).double() / self.scale)
+        level = ends[0] + torch.rand(n, 2).double() * (ends[1] - ends[0])
+        return (x + self.scale * torch.special.ndtri(level)).to(x)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +109,17 @@ class TestWhatCanBeGiven:
         assert found.settings["space"] == "parameters"
         assert found.settings["k"] == 16
         assert found.verdicts == ("rejected",)
+
+    def test_a_flow_whose_draws_are_truncated(self):
+        """Exactly right: q is what is sampled, and its inverse is another q's."""
+        boxed = Boxed()
+        theta = 2 * torch.rand(300, 2, generator=stream(0, "boxed")) - 1
+        x = theta + boxed.scale * torch.randn(300, 2, generator=stream(1, "boxed"))
+        found = assay.check(boxed, theta, x, torch.tensor([0.9, 0.0]), QUICK)
+        assert found.settings["space"] == "parameters"
+        assert found.settings["n"] == 300
+        assert not found.rejected
+        assert "The flow's inverse does not belong to the draws" in found.verdict
 
     def test_one_observation_with_or_without_an_axis(self, narrow):
         calibration, draws = narrow.calibration(200, k=8), narrow.draws(X_O[:1])

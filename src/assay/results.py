@@ -69,6 +69,27 @@ def holm(pvalues: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(steps, 1)[order.argsort()])
 
 
+def enough_nulls(count: int, alpha: float = 0.05) -> int:
+    """The number of nulls with which one of so many p-values can be small once adjusted.
+
+    Example:
+        >>> enough_nulls(100)
+        1999
+    """
+    return math.ceil(count / alpha - 1e-9) - 1
+
+
+def too_few(count: int, nulls: int) -> str:
+    """What is to be said where so many nulls cannot adjust for a number of p-values."""
+    if nulls >= enough_nulls(count):
+        return ""
+    least = number(min(1.0, count / (1 + nulls)))
+    return (
+        f" With {nulls} nulls no adjusted p-value can be below {least}: take "
+        f"{enough_nulls(count)}."
+    )
+
+
 def combined(statistics: np.ndarray) -> np.ndarray:
     r"""One statistic (..., H + 1) from those of v classifiers (v, ..., H + 1).
 
@@ -343,14 +364,8 @@ class LocalResult(Result):
     @property
     def _warning(self) -> str:
         """What is to be said of too few nulls, and of observations outside the simulations."""
-        count, least = self.statistic.size, 1 / (1 + self.null.shape[-1])
-        if isinstance(self.adjustment, Holm) and count * least > 0.05:
-            enough = math.ceil(count / 0.05) - 1
-            return (
-                f" With {self.null.shape[-1]} nulls no adjusted p-value can be below "
-                f"{number(min(1.0, count * least))}: take {enough}.{self._outside}"
-            )
-        return self._outside
+        few = too_few(self.statistic.size, self.null.shape[-1])
+        return f"{few if isinstance(self.adjustment, Holm) else ''}{self._outside}"
 
     @property
     def _outside(self) -> str:

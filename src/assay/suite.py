@@ -54,11 +54,24 @@ from .interpret.trust import TrustMap, judged
 from .interpret.verdict import Verdict
 from .io import save
 from .nulls.exchange import Exchange
+from .nulls.ranks import UniformRanks
 from .report import write
 from .results import versions
 from .samples.calibration import Calibration, Draws, Embed, Latents
+from .samples.independence import autocorrelation
 from .samples.neighbourhoods import Nearest
-from .samples.posterior import Flow, Posterior, as_posterior, draw_at, flow_to_base, is_flow
+from .samples.posterior import (
+    AnotherQ,
+    Base,
+    Flow,
+    FunctionPosterior,
+    Posterior,
+    as_posterior,
+    check_sets,
+    draw_at,
+    flow_to_base,
+    is_flow,
+)
 
 # Draws of q at each x that the classifier sees, and the pairs that it is trained on at most.
 FEW, MOST_TRAINED = 1, 10_000
@@ -160,7 +173,8 @@ def check(
         theta: Parameters of calibration pairs, with shape (n, m), that q was not trained on.
         x: Their observations, with shape (n, ...).
         x_o: The observation, with shape (...,), or many, with shape (o, ...); or
-            :class:`assay.Draws`, which a calibration with draws of q asks for.
+            :class:`assay.Draws`, which a calibration with draws of q asks for. It may be chosen by
+            looking at x, but not by looking at `theta`: p-values would be too small.
         suite: How the check is run.
         names: Names of the parameters.
         labels: Names of the observations.
@@ -198,6 +212,7 @@ class _Given:
     local: Calibration  # what local tests look at: latents of a flow, or draws of q
     sets: Calibration  # pairs with draws of q, for global tests
     draws: Draws  # the observations, with a leading axis
+    remark: str = ""  # why the latents of a flow are not what is tested
 
     @property
     def where(self) -> Nearest:
@@ -262,9 +277,31 @@ def _from_posterior(
         return _Given(sets, sets.subset(_rows(len(sets), suite.pairs, seed)), many)
     # Some pairs have draws, which prove that the flow is one q; latents are those of all pairs.
     flow = cast(Flow, posterior)
-    base = sets.to_latent(flow, seed).base
+    try:
+        base = _proved(flow, sets, many, seed)
+    except AnotherQ:
+        given = _from_posterior(FunctionPosterior(posterior.sample), pairs, draws, how)
+        return replace(given, remark=_DRAWS_INSTEAD)
     z = flow_to_base(flow, theta.to(sets.theta), x.to(sets.x))
     return _Given(Latents(z, x, embed=how.embed, base=base, flow=flow), sets, many)
+
+
+_DRAWS_INSTEAD = (
+    "The flow's inverse does not belong to the draws that its sample(x, n) returns, as if these "
+    "were truncated to the prior. q is what is sampled: it is tested with draws."
+)
+
+
+def _proved(flow: Flow, sets: Calibration, draws: Draws, seed: int) -> Base:
+    """The base of a flow whose draws, in all sets, near observations and at them, belong to it."""
+    latents = sets.to_latent(flow, seed)
+    observation = latents.observe(draws, seed).observation
+    theta, near = sets.members[:, 1:], sets.near(observation, NEAR)
+    everywhere = torch.ones_like(near[:1])
+    check_sets(flow, latents.base, theta, sets.x, torch.cat([everywhere, near]))
+    each = torch.eye(len(observation.x), dtype=torch.bool)
+    check_sets(flow, latents.base, cast(Tensor, draws.theta).to(theta), observation.x, each)
+    return latents.base
 
 
 def _checked_pairs(theta: Any, x: Any) -> tuple[Tensor, Tensor]:
@@ -370,22 +407,27 @@ class _Run:
             return dict.fromkeys(("pits", "sbc", "coverage", "tarp"))
         # Conditional PITs come from whitened sets, as moments do.
         pits = lpit(self.given.local, seed=seed)(self.given.draws) if self.given.whitened else None
+        # Adjusted for the quantities of all three.
+        null = UniformRanks.enough(2 * sets.m + 1, self.suite.alpha)
         return {
             "pits": pits,
-            "sbc": replace(sbc(sets, seed=seed), names=names),
-            "coverage": replace(coverage(sets, seed=seed), names=names),
-            "tarp": tarp(sets, seed=seed),
+            "sbc": replace(sbc(sets, null=null, seed=seed), names=names),
+            "coverage": replace(coverage(sets, null=null, seed=seed), names=names),
+            "tarp": tarp(sets, null=null, seed=seed),
         }
 
 
 def _remarks(given: _Given, labels: tuple[str, ...]) -> tuple[str, ...]:
     """What is to be said of the samples."""
-    remarks = []
+    remarks = [given.remark] if given.remark else []
     if not given.whitened and given.local.k is not None:
         remarks.append(
             f"There are only {given.local.k} draws of q at each x: with {given.local.m + 2} or "
             "more, local PITs and tests over all x are run too, and effects are sharper."
         )
+    chain = autocorrelation(given.sets.members[:, 1:])
+    if chain is not None:
+        remarks.append(chain.words)
     strange = [label for label, own in zip(labels, _own(given), strict=True) if not own]
     if strange:
         remarks.append(

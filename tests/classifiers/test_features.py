@@ -57,6 +57,30 @@ def test_any_number_of_leading_axes():
     )
 
 
+class TestManyLatents:
+    """Where products are too many, chance chooses some of them."""
+
+    Z = torch.randn(20_000, 30, generator=torch.Generator().manual_seed(1))
+
+    def test_all_are_made_while_they_are_few(self):
+        assert torch.equal(Hermite(2, 465)(self.Z[:50]), Hermite(2)(self.Z[:50]))
+
+    @pytest.mark.parametrize("order", [2, 3])
+    def test_some_are_made_of_many(self, order):
+        bank = Hermite(order, 100)
+        features = bank(self.Z).double()
+        assert features.shape == (20_000, 100)
+        torch.testing.assert_close(features[:, :30], Hermite(order, 30)(self.Z).double())
+        covariance = features.T @ features / len(features)
+        assert (covariance - torch.eye(100)).abs().max() < 0.3
+        assert torch.equal(bank(self.Z[:5]), bank(self.Z[:2000])[:5])
+
+    def test_each_latent_is_there_alone(self):
+        alone = (self.Z[:10] ** 2 - 1) / math.sqrt(2)
+        torch.testing.assert_close(Hermite(2, 3)(self.Z[:10]), alone, atol=1e-5, rtol=1e-5)
+        assert Hermite(1, 3).size(30) == 30
+
+
 @pytest.mark.parametrize("make", [lambda: Hermite(0), lambda: Fourier(0), lambda: Fourier(4, 0.0)])
 def test_bad_banks(make):
     with pytest.raises(ValueError, match="expected"):
@@ -95,6 +119,22 @@ def test_a_parameter_that_does_not_vary():
     torch.testing.assert_close(
         white[..., [0, 2]], Whitened()(sets[..., [0, 2]]), atol=1e-4, rtol=1e-4
     )
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6, -1e6])
+def test_an_offset_loses_no_digits(offset):
+    """Beyond those that numbers of single precision have there."""
+    moved = SETS + offset
+    near = (moved.double() - offset).float()
+    torch.testing.assert_close(Whitened()(moved), Whitened()(near), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(Whitened()(moved), Whitened()(SETS), atol=0.3, rtol=0)
+
+
+def test_a_parameter_that_varies_by_rounding_alone():
+    sets = SETS.clone()
+    some = torch.tensor(0.1)
+    sets[..., 1] = torch.where(sets[..., 1] > 0, some, some.nextafter(torch.tensor(1.0)))
+    assert not Whitened()(sets)[..., 1].any()
 
 
 @pytest.mark.parametrize(("coordinates", "fewest"), [(Whitened(), 7), (NormalScores(), 3)])

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 
 import assay
@@ -94,9 +95,27 @@ def test_the_record_is_json(found):
     assert record["settings"]["seed"] == 0
 
 
-def test_global_pvalues_are_adjusted_for_parameters(found):
-    p = found.sbc.pvalue
-    assert found.global_pvalues["SBC"] == pytest.approx(min(1, 2 * p.min()))
+def test_global_pvalues_are_adjusted_for_all_quantities(found):
+    """Two of SBC, two of coverage and one of TARP: five together."""
+    results = found.sbc, found.coverage, found.tarp
+    assert min(found.global_pvalues.values()) == pytest.approx(
+        min(1, 5 * min(float(result.pvalue.min()) for result in results))
+    )
+    alone = replace(found, coverage=None, tarp=None)
+    assert alone.global_pvalues == {"SBC": pytest.approx(min(1, 2 * found.sbc.pvalue.min()))}
+    assert replace(alone, sbc=None).global_pvalues == {}
+
+
+@pytest.mark.slow
+def test_a_right_q_is_seldom_rejected_over_all_x(found):
+    """300 repetitions: any of the three in at most 5 % of them, within a 99.9 % interval."""
+    wrong = 0
+    for seed in range(300):
+        given = Gaussian().calibration(200, k=16, seed=seed)
+        tests = {"sbc": assay.sbc, "coverage": assay.coverage, "tarp": assay.tarp}
+        made = replace(found, **{name: test(given, seed=seed) for name, test in tests.items()})
+        wrong += "reject" in made._elsewhere[-1]
+    assert wrong <= scipy.stats.binom(300, 0.05).ppf(0.999)
 
 
 def test_many_observations_are_counted(found):

@@ -99,6 +99,14 @@ def test_scaling_ignores_roles(copies):
     assert torch.equal(scale, copies[3:4].scaling[1])
 
 
+def test_scaling_far_from_zero(copies):
+    far = replace(copies, members=copies.members + 1e6)
+    location, scale = (part.double() for part in far.scaling)
+    expected, unit = (part.double() for part in copies.scaling)
+    torch.testing.assert_close(location - 1e6, expected, atol=0.07, rtol=0)
+    torch.testing.assert_close(scale, unit, atol=0, rtol=1e-2)
+
+
 def test_scaling_of_a_constant_parameter_is_one(gaussian):
     calibration = gaussian().calibration(N)
     copies = LabelCopies(torch.full((N, 2, 2), 0.1), calibration.x, lambda h, j: None, range(1))

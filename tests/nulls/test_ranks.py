@@ -25,6 +25,13 @@ def draw(n, k, copies, seed=0):
     return np.random.default_rng(seed).integers(0, k + 1, (copies, n))
 
 
+def test_enough_copies():
+    """Twenty for each quantity at level 0.05, but not fewer than usual."""
+    assert UniformRanks.enough(5) == UniformRanks(999)
+    assert UniformRanks.enough(201) == UniformRanks(4019)
+    assert UniformRanks.enough(201, 0.1) == UniformRanks(2009)
+
+
 class TestCells:
     @pytest.mark.parametrize("k", [1, 9, 59, 60, 61, 100, 250, 999, 5000, 10**5])
     def test_they_cut_all_ranks(self, k):

@@ -122,6 +122,23 @@ def test_sorting_forgets_the_order_given():
     assert first.own_seed(5) == Calibration(THETA, 7 * X + 3, Q).sorted().own_seed(5)
 
 
+CONSTANT = {"constant": np.ones((N, 3)), "two values": np.arange(N)[:, None] % 2.0}
+
+
+@pytest.mark.parametrize("x", CONSTANT.values(), ids=CONSTANT)
+def test_where_x_has_no_order_members_choose_the_nulls(x):
+    """Whoever plays the truth, in whatever order and units."""
+    calibration, other = Calibration(THETA, x, Q), Calibration(THETA + Q[:, 0], x, Q)
+    assert calibration.own_seed(5) != other.own_seed(5) != other.own_seed(6)
+    flipped = Calibration(Q[:, 2], x, np.concatenate([THETA[:, None], Q[:, [0, 1, 3, 4]]], 1))
+    assert flipped.own_seed(5) == calibration.own_seed(5)
+    order = np.random.default_rng(3).permutation(N)
+    moved = Calibration(7 * THETA + 3, x, 7 * Q + 3).subset(order)
+    assert moved.own_seed(5) == calibration.own_seed(5)
+    latents = [Calibration.from_base(z[:, :1], x).own_seed(5) for z in (THETA, Q[:, 0])]
+    assert latents[0] != latents[1]
+
+
 def test_split_is_disjoint_and_complete():
     calibration = Calibration(np.arange(2.0 * N).reshape(N, 2), X, Q)
     first, second = calibration.split(0.25, seed=1)

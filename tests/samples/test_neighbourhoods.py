@@ -114,6 +114,7 @@ def test_the_common_scale():
     assert found.scale[0] == pytest.approx(3, rel=0.05)
     assert found.scale[1:].tolist() == [pytest.approx(float(rare.std())), 1]
     assert spread(table)[2] == 1
+    torch.testing.assert_close(spread(table + 1e6)[0], spread(table)[0], rtol=1e-2, atol=0)
     far = found(torch.tensor([[1e6, 0.0, 7.0]]))
     torch.testing.assert_close(far[0, 1:], torch.zeros(2))
     assert 12 < far[0, 0] < 14  # logarithmic in the tails

@@ -7,11 +7,14 @@ from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
 import assay
 from assay._core import stream
 from assay.samples.posterior import (
+    AnotherQ,
     FunctionPosterior,
     StandardNormal,
     TorchBase,
+    _normality,
     as_base,
     as_posterior,
+    check_sets,
     draw_at,
     flow_sample,
     is_flow,
@@ -214,3 +217,39 @@ class TestDrawAt:
     def test_draws_that_are_none(self, made, message):
         with pytest.raises(ValueError, match=message):
             flow_sample(as_posterior(made), self.X[0], 5, stream(0, "a"))
+
+
+class TestSets:
+    """All draws that a check has prove that its flow is one q."""
+
+    X = torch.randn(500, 2, generator=stream(0, "x"))
+    GROUPS = torch.stack([torch.ones(500).bool(), X[:, 0] > 1])
+
+    def cut(self, flow, share, seed=0):
+        """Draws (500, 16, 2) without the upper tail of the first parameter where x > 1."""
+        generator = stream(seed, "cut")
+        z = torch.randn(500, 16, 2, generator=generator)
+        low = torch.rand(500, 16, generator=generator) * (1 - share)
+        z[..., 0] = torch.where(self.X[:, :1] > 1, torch.special.ndtri(low), z[..., 0])
+        return self.X[:, None] / 2 + flow.scale * z
+
+    @pytest.mark.parametrize("share", [0.1, 0.5])
+    def test_what_is_cut_off_at_some_x_is_seen(self, gaussian, share):
+        flow = gaussian()
+        for seed in range(5):
+            with pytest.raises(AnotherQ, match="flow: expected theta_to_base to map"):
+                check_sets(flow, flow.base, self.cut(flow, share, seed), self.X, self.GROUPS)
+
+    def test_a_right_flow_passes(self, gaussian):
+        for seed in range(20):
+            flow = gaussian(width=2.0)
+            draws = flow.draw(self.X, 16, stream(seed, "right"))
+            check_sets(flow, flow.base, draws, self.X, self.GROUPS)
+
+    def test_its_chance_is_at_most_what_it_says(self):
+        """400 repetitions."""
+        p = [_normality(torch.randn(40, 20, 2, generator=stream(i, "p"))) for i in range(400)]
+        assert sum(each < 0.05 for each in p) <= 32
+
+    def test_another_base_is_left_alone(self, gaussian):
+        check_sets(gaussian(), TorchBase(OTHER["wide"]), self.X[:, None], self.X, self.GROUPS)

@@ -18,7 +18,9 @@ Both are found from members and x alone, whoever plays the truth.
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache, reduce
 from itertools import combinations_with_replacement
 from typing import ClassVar, Protocol
 
@@ -27,13 +29,15 @@ from torch import Tensor
 
 from .._core import check_count, check_kind, check_number, stream
 from ..nulls.copies import Copies, Feature
-from ..samples.neighbourhoods import spread
+from ..samples.neighbourhoods import middle, spread
 from .base import Scaling
 
 # Features of a bank, whose covariance must fit into memory.
 MOST_FEATURES = 10_000
 # Coordinates beyond this are moved to it.
 FARTHEST = 8.0
+# Rows up to which all products are made at once.
+FEW = 2**10
 # Sets from which a frame is found; more would not change it.
 MOST_SETS = 20_000
 
@@ -80,12 +84,14 @@ class Whitened(Coordinates):
     def __call__(self, members: Tensor) -> Tensor:
         """Coordinates (n, r, m) of members (n, r, m)."""
         # By the largest first: squares of tiny or huge units would leave the range of numbers.
-        largest = members.abs().amax(1, keepdim=True)
-        centred = members / torch.where(largest > 0, largest, torch.ones_like(largest))
+        offset = middle(members, 1)
+        centred = members - offset
+        largest = centred.abs().amax(1, keepdim=True)
+        centred = centred / torch.where(largest > 0, largest, torch.ones_like(largest))
         centred = centred - centred.mean(1, keepdim=True)
         scale = centred.square().mean(1, keepdim=True).sqrt()
-        # A parameter that does not vary in a set stays at zero there.
-        still = scale <= 10 * torch.finfo(members.dtype).eps
+        # A parameter that does not vary in a set beyond rounding stays at zero there.
+        still = scale * largest <= torch.finfo(members.dtype).eps * offset.abs()
         scale = torch.where(still, torch.ones_like(scale), scale)
         centred = torch.where(still, 0, centred / scale)
         covariance = centred.mT @ centred / members.shape[1]
@@ -134,46 +140,81 @@ class Latent(Protocol):
 
 @dataclass(frozen=True)
 class Hermite:
-    r"""All orthonormal Hermite polynomials of one total order.
+    r"""Orthonormal Hermite polynomials of one total order.
 
     Order 1 is the mean, order 2 variance and correlation, order 3 skewness. For multi-indices
     :math:`|\alpha|` = order, :math:`h_\alpha(z) = \prod_j He_{\alpha_j}(z_j) / \sqrt{\alpha_j!}`.
 
     Args:
         order: The total order.
+        most: The number of features beyond which not all are made: those of single latents, and
+            products of several that chance chooses, the same whenever asked.
 
     Example:
         >>> Hermite(2)(torch.tensor([1.0, 3.0]))
         tensor([0.0000, 3.0000, 5.6569])
+        >>> Hermite(3).size(10), Hermite(3).size(100)
+        (220, 1000)
     """
 
     order: int
+    most: int = 1000
 
     def __post_init__(self) -> None:
         check_count("order", self.order)
+        check_count("most", self.most)
 
     def size(self, m: int) -> int:
         """The number of features of m latents."""
-        return math.comb(m + self.order - 1, self.order)
+        return min(math.comb(m + self.order - 1, self.order), max(m, self.most))
 
     def __call__(self, z: Tensor) -> Tensor:
         """Features (..., p) of latents (..., m)."""
         # Features first in memory: a column is then contiguous, which is several times faster.
-        z = z.movedim(-1, 0).contiguous()
-        single = [torch.ones_like(z), z]
+        m, flat = z.shape[-1], z.reshape(-1, z.shape[-1]).mT.contiguous()
+        single = [torch.ones_like(flat), flat]
         for k in range(1, self.order):
-            single.append((z * single[k] - math.sqrt(k) * single[k - 1]) / math.sqrt(k + 1))
-        columns = z.new_empty(self.size(len(z)), *z.shape[1:])
-        for i, index in enumerate(combinations_with_replacement(range(len(z)), self.order)):
-            (j, power), *others = Counter(index).items()
-            columns[i] = single[power][j]
-            for j, power in others:
-                columns[i] *= single[power][j]
-        return columns.movedim(0, -1)
+            single.append((flat * single[k] - math.sqrt(k) * single[k - 1]) / math.sqrt(k + 1))
+        columns: Tensor = _products(single, _factors(self.order, m, self.size(m)))
+        return columns.reshape(-1, *z.shape[:-1]).movedim(0, -1)
 
     def spread(self, m: int) -> tuple[float, float]:
         """Traces of C and of C squared; C is the identity."""
         return float(self.size(m)), float(self.size(m))
+
+
+@lru_cache(maxsize=32)
+def _factors(order: int, m: int, size: int) -> Tensor:
+    """The factors (order, size) of products of m latents: powers times m, and which latent."""
+    every = size == math.comb(m + order - 1, order)
+    indices = combinations_with_replacement(range(m), order) if every else _some(order, m, size)
+    powers = [[k * m + j for j, k in Counter(index).items()] for index in indices]
+    # The power of no latent is one.
+    return torch.tensor([row + [0] * (order - len(row)) for row in powers]).mT.contiguous()
+
+
+def _products(single: list[Tensor], factors: Tensor) -> Tensor:
+    """Products (p, b) of powers (m, b) of latents, from none on, by factors (order, p)."""
+    if single[0].shape[1] <= FEW:
+        table, (first, *others) = torch.cat(single), factors
+        return reduce(lambda product, rows: product.mul_(table[rows]), others, table[first])
+    # Column by column where there is more than the cache holds.
+    powers = [row for part in single for row in part]
+    columns = single[0].new_empty(factors.shape[1], single[0].shape[1])
+    for column, (one, *others) in zip(columns, factors.mT.tolist(), strict=True):
+        column.copy_(powers[one])
+        for other in filter(None, others):
+            column *= powers[other]
+    return columns
+
+
+def _some(order: int, m: int, size: int) -> Iterable[tuple[int, ...]]:
+    """So many different products of latents: powers of each alone, and others by chance."""
+    generator, kept = stream(0, "products", order, m), {(j,) * order: None for j in range(m)}
+    while len(kept) < size:
+        drawn = torch.randint(m, (size, order), generator=generator).sort(1).values
+        kept |= dict.fromkeys(map(tuple, drawn.tolist()))
+    return list(kept)[:size]
 
 
 @dataclass(frozen=True)

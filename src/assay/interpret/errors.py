@@ -503,14 +503,14 @@ class SetPlanter(Planter):
     def played(self, repetition: int) -> Played:
         """Who plays the truth in a repetition."""
         generator = stream(self.seed, "truth", repetition)
-        n, r, m = self.members.shape
+        n, r, _ = self.members.shape
         who = torch.randint(r, (n, 1), generator=generator).to(self.members.device)
         rest = (torch.arange(r - 1, device=who.device) + who + 1) % r
-        truth = self.members[torch.arange(n, device=who.device), who[:, 0]]
-        others = self.members.gather(1, rest[..., None].expand(-1, -1, m))
+        rows = torch.arange(n, device=who.device)[:, None]
+        truth, others = self.members[rows[:, 0], who[:, 0]], self.members[rows, rest]
         if r - 1 < FEWEST:
             return Played(truth, others, *self._frame)
-        scale = _deviation(others)
+        scale = self._without(truth)
         return Played(truth, others, self._drawn(self._centre, scale, generator), scale)
 
     def located(self, rows: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
@@ -518,7 +518,8 @@ class SetPlanter(Planter):
         if self.members.shape[1] - 1 < FEWEST:
             location, scale = (part[rows][:, None].expand_as(members) for part in self._frame)
             return location, scale
-        scale = _deviation(members)[:, None].expand_as(members)
+        scale = members.std(1) / _shrunk(members.shape[1])
+        scale = torch.where(scale > 0, scale, 1.0)[:, None].expand_as(members)
         centre = self._centre[rows][:, None].expand_as(members)
         return self._drawn(centre, scale, stream(self.seed, "located")), scale
 
@@ -531,6 +532,21 @@ class SetPlanter(Planter):
         chance = torch.randn(centre.shape, generator=generator).to(centre)
         drawn: Tensor = centre + scale * (self._unknown / self.members.shape[1]).sqrt() * chance
         return drawn
+
+    def _without(self, truth: Tensor) -> Tensor:
+        """Deviations (n, m) of k others, unbiased for normal draws; one where there is none."""
+        k, (mean, total) = self.members.shape[1] - 1, self._sums
+        # The others have the sums of all, less what the truth adds.
+        left = total - (truth - mean).square() * (1 + 1 / k)
+        scale = (left.clamp_min(0) / (k - 1)).sqrt() / _shrunk(k)
+        return torch.where(left > 1e-12 * total, scale, 1.0).to(truth)
+
+    @cached_property
+    def _sums(self) -> tuple[Tensor, Tensor]:
+        """Means of sets (n, m), and sums of squares around them, in double precision."""
+        members = self.members.double()
+        mean = members.mean(1, keepdim=True)
+        return mean[:, 0], (members - mean).square().sum(1)
 
     @property
     def _centre(self) -> Tensor:
@@ -584,13 +600,9 @@ def ordered(members: Tensor) -> Tensor:
     return members
 
 
-def _deviation(draws: Tensor) -> Tensor:
-    """Deviations (n, m) of sets (n, k, m), unbiased for normal draws; one where there is none."""
-    k = draws.shape[1]
-    shrunk = math.sqrt(2 / (k - 1)) * math.exp(math.lgamma(k / 2) - math.lgamma((k - 1) / 2))
-    centred = draws - draws.mean(1, keepdim=True)
-    scale = (centred.square().sum(1) / (k - 1)).sqrt() / shrunk
-    return torch.where(scale > 0, scale, torch.ones_like(scale))
+def _shrunk(k: int) -> float:
+    """The mean deviation of k normal draws, over the true one."""
+    return math.sqrt(2 / (k - 1)) * math.exp(math.lgamma(k / 2) - math.lgamma((k - 1) / 2))
 
 
 def _left_skewed(size: float) -> tuple[float, float]:

@@ -154,7 +154,7 @@ class Closed(Replay):
         chance = stream(self.planter.seed, "nulls", repetition)
         which = torch.randperm(self.form.null.shape[1], generator=chance)[: self.nulls]
         moved = (played.moved(error, size, self.planter.chance(repetition)) for size in sizes)
-        statistics = (self.form.statistic(truth[near], others) for truth in moved)
+        statistics = self.form.statistics((truth[near] for truth in moved), others)
         return np.stack([pvalue(s, self.form.null[:, which]) for s in statistics])[..., None]
 
 

@@ -100,9 +100,13 @@ class Verdict(Readable):
 
     @property
     def global_pvalues(self) -> dict[str, float]:
-        """The smallest p-value of each of them, adjusted for the number of its quantities."""
-        results = self.global_tests.items()
-        return {name: float(holm(np.atleast_1d(r.pvalue)).min()) for name, r in results}
+        """The smallest p-value of each of them, adjusted for all quantities of all of them."""
+        each = {name: np.atleast_1d(r.pvalue) for name, r in self.global_tests.items()}
+        if not each:
+            return {}
+        ends = np.cumsum([len(p) for p in each.values()])[:-1]
+        adjusted = np.split(holm(np.concatenate(list(each.values()))), ends)
+        return {name: float(p.min()) for name, p in zip(each, adjusted, strict=True)}
 
     @property
     def table(self) -> list[dict[str, float]]:

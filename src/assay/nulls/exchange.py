@@ -9,7 +9,7 @@ are exchangeable with each other, as independent ones are and neighbours in a Ma
 Both are exact for the **global null**, q = p at almost every x. Evaluated at x_o, copies say
 whether the error of q shows *there*; a classifier smooths errors from elsewhere into x_o.
 :class:`LocalExchange` is exact for the **local null**, q = p throughout a neighbourhood of x_o,
-whatever q does elsewhere.
+whatever q does elsewhere. Both ask that x_o was not chosen by looking at theta of the calibration.
 
 Reference: Linhart, Gramfort and Rodrigues 2023, *L-C2ST: Local Diagnostics for Posterior
 Approximations in Simulation-Based Inference*.
@@ -270,7 +270,7 @@ class LabelCopies(Copies):
     def scaling(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation over all members, which no exchange of labels changes."""
         pooled = self.members.flatten(0, 1)
-        return pooled.mean(0), spread(pooled)
+        return pooled.mean(0, dtype=torch.float64).to(pooled), spread(pooled)
 
     @cached_property
     def labels(self) -> Tensor:

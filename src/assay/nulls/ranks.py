@@ -27,7 +27,7 @@ import scipy.stats
 import torch
 
 from .._core import check_count, check_number, stream
-from ..results import Rowed, holm, pvalue
+from ..results import Rowed, enough_nulls, holm, pvalue
 
 # Cells in which ranks are counted, at most; bins of a histogram, at most, and ranks in each.
 MOST_CELLS, MOST_BINS, IN_BIN = 60, 20, 20
@@ -127,6 +127,11 @@ class UniformRanks:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", check_count("n", self.n))
+
+    @classmethod
+    def enough(cls, quantities: int, alpha: float = 0.05) -> "UniformRanks":
+        """As many copies as usual, or as are needed to reject one of many quantities."""
+        return cls(max(cls.n, enough_nulls(quantities, alpha)))
 
     def below(self, n: int, cells: Cells, seed: int) -> np.ndarray:
         """How many of n uniform ranks lie below the end of each cell, (g, H), for every copy."""

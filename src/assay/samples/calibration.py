@@ -12,8 +12,10 @@ In **latent space** the truths are :math:`z = T^{-1}(\theta; x)` for a flow T, a
 flow's base distribution, which is known and needs no draws to be stored (:class:`Latents`).
 """
 
+import math
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -33,6 +35,7 @@ from .._core import (
     seed_of,
     stream,
 )
+from .independence import autocorrelation, check_noise
 from .neighbourhoods import FEW, Distance, Nearest, NearForQ, Support, support
 from .posterior import (
     HANDFUL,
@@ -50,6 +53,8 @@ from .posterior import (
 Embed = Callable[[Tensor], Any]
 
 FEWEST_ROWS = 10
+# Numbers of a set by which sets are told apart where x does not.
+COLUMNS = 4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,7 +69,8 @@ class Calibration:
             without it, observations are flattened.
 
     NumPy arrays, torch tensors, JAX arrays and nested lists are accepted; integers become
-    floating point. Device and precision follow what is given.
+    floating point. Device and precision follow what is given. Draws that share their noise from x
+    to x are refused, and correlated ones are warned of (:mod:`assay.samples.independence`).
 
     Example:
         >>> theta, noise = torch.randn(2, 100, 3, generator=torch.Generator().manual_seed(0))
@@ -94,6 +100,10 @@ class Calibration:
                 "For latents of a flow use Calibration.from_base(z, x)."
             )
         self._keep({"theta": self.theta, "x": self.x, "theta_q": self.theta_q})
+        check_noise(self.theta_q, self.features, Distance())
+        chain = autocorrelation(self.theta_q)
+        if chain is not None:
+            warnings.warn(f"theta_q: {chain.words}", stacklevel=3)
 
     def _keep(self, given: dict[str, Any]) -> None:
         """Checks arrays and keeps them as tensors."""
@@ -202,19 +212,33 @@ class Calibration:
 
         The order of a single feature says nothing once rows are sorted; then it is which of its
         neighbouring gaps is the larger. x is what no null changes, so it may choose them, and
-        ranks do not depend on units.
+        ranks do not depend on units. Where x is constant, or has few values, members choose,
+        whoever plays the truth.
         """
         content = self._ranks
+        if not has_order(content):
+            return self.members_seed(seed)
         if content.shape[1] == 1:
             gaps = np.diff(np.sort(self.features.cpu().numpy(), axis=0), axis=0)
             content = np.diff(gaps, axis=0) > 0
         return mix_seed(seed, content)
 
+    def members_seed(self, seed: int) -> int:
+        """A seed that also depends on members, but not on who of them plays the truth.
+
+        By the order of some of their numbers, rows being sorted by the first of these; of a single
+        one, by which of its neighbouring gaps is the larger.
+        """
+        members = self.theta[:, None] if self.theta_q is None else self.members
+        table = members.sort(1).values.flatten(1)[:, :COLUMNS].double().cpu().numpy()
+        table = table[np.lexsort(table.T[::-1])]
+        single = table.shape[1] == 1
+        return mix_seed(seed, np.diff(table, 2, axis=0) > 0 if single else table.argsort(0))
+
     @cached_property
     def _ranks(self) -> np.ndarray:
         """Ranks of the features in their columns, ties alike, with shape (n, d)."""
-        columns = self.features.cpu().numpy().T
-        return np.stack([np.unique(c, return_inverse=True)[1] for c in columns], 1)
+        return tied_ranks(self.features.cpu().numpy())
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -257,7 +281,7 @@ class Calibration:
         except IndexError as error:
             raise ValueError(f"rows: expected rows of {len(self)}; got {error}.") from error
         theta_q = None if self.theta_q is None else self.theta_q[rows]
-        return replace(self, theta=self.theta[rows], x=self.x[rows], theta_q=theta_q)
+        return self._like(self.theta[rows], self.x[rows], theta_q)
 
     def split(self, share: float = 0.5, seed: Seed = 0) -> tuple[Self, Self]:
         """Two disjoint random parts, the first with this share of the rows."""
@@ -279,7 +303,15 @@ class Calibration:
         """The same calibration on another device such as ``"cuda"``, where tests then train."""
         device = as_device(device)
         theta_q = None if self.theta_q is None else self.theta_q.to(device)
-        return replace(self, theta=self.theta.to(device), x=self.x.to(device), theta_q=theta_q)
+        return self._like(self.theta.to(device), self.x.to(device), theta_q)
+
+    def _like(self, theta: Tensor, x: Tensor, theta_q: Tensor | None) -> Self:
+        """The same with parts of its arrays, or on another device; draws are not judged again."""
+        made = object.__new__(type(self))
+        vars(made).update({f.name: getattr(self, f.name) for f in fields(self)})
+        arrays = {"theta": theta, "x": x, "theta_q": theta_q}
+        made._keep({name: array for name, array in arrays.items() if array is not None})
+        return made
 
     def observation(self, draws: "Draws") -> "Observation":
         """Checks one observation or many, whatever draws come with them."""
@@ -523,6 +555,16 @@ def _shaped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
         hint = " Samples-first draws need theta_q.swapaxes(0, 1)." if first else ""
         raise ValueError(f"theta_q: expected shape ({n}, {m}) or ({n}, k, {m}); got {got}.{hint}")
     return arrays | {"theta_q": theta_q}
+
+
+def tied_ranks(columns: np.ndarray) -> np.ndarray:
+    """Ranks (n, c) in each column, ties alike."""
+    return np.stack([np.unique(column, return_inverse=True)[1] for column in columns.T], 1)
+
+
+def has_order(ranks: np.ndarray) -> bool:
+    """Whether rows may have more than n / 2 values, from ranks (n, c) with ties alike."""
+    return 2 * math.prod(int(last) + 1 for last in ranks.max(0)) > len(ranks)
 
 
 def _features(x: Tensor, embed: Embed | None) -> Tensor:

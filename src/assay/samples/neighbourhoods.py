@@ -51,10 +51,18 @@ FEW = 4
 TINY = 1e-12
 
 
+def middle(rows: Tensor, dim: int) -> Tensor:
+    """The middle of the range along an axis, which is kept with length one.
+
+    Numbers far from zero lose no digits where it is taken off first; a mean of them does.
+    """
+    return rows.amin(dim, keepdim=True) / 2 + rows.amax(dim, keepdim=True) / 2
+
+
 def spread(rows: Tensor) -> Tensor:
     """Standard deviations of columns (n, p); one for a column that is constant."""
     varies = rows.amax(0) > rows.amin(0)
-    return torch.where(varies, rows.std(0), torch.ones_like(rows[0]))
+    return torch.where(varies, (rows - middle(rows, 0)).std(0), torch.ones_like(rows[0]))
 
 
 @dataclass(frozen=True, eq=False)

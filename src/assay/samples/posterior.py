@@ -8,6 +8,7 @@ is why nulls in latent space can be drawn at will. The checks below make sure th
 base and the samples speak of the same q.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -96,8 +97,11 @@ def _is_standard(distribution: Distribution) -> bool:
 HANDFUL = 512
 # Observations up to which drawing shows no progress.
 FEW = 100
-# The chance that a right flow is refused: about one in a million for each parameter.
-REFUSAL = 1e-6
+# The chance that a right flow is refused: about one in a million for each parameter; and that a
+# check falls back to draws.
+REFUSAL, FALLBACK = 1e-6, 1e-5
+# Draws at one x whose mean is looked at.
+TOGETHER = 16
 
 
 class Posterior(Protocol):
@@ -162,6 +166,10 @@ class Flow(Protocol):
 
     def sample(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (n, m) at one observation x, with shape (...,)."""
+
+
+class AnotherQ(ValueError):
+    """The draws of a flow do not belong to its inverse and its base."""
 
 
 _ANOTHER_Q = (
@@ -235,7 +243,39 @@ def _check_base(z: Tensor, base: Base, name: str, message: str) -> None:
     for view, (own, expected) in enumerate(zip(_views(z.cpu()), reference, strict=True)):
         p = ks_2samp(own, expected, method="asymp").pvalue
         if p < REFUSAL:
-            raise ValueError(message.format(name=name, p=p, view=view))
+            raise AnotherQ(message.format(name=name, p=p, view=view))
+
+
+def check_sets(flow: Flow, base: Base, draws: Tensor, x: Tensor, groups: Tensor) -> None:
+    """Refuses draws (c, s, m) at x (c, ...) whose latents in any group (g, c) are not the base's.
+
+    Truncation need not show on average: groups are those near an observation, and what draws at
+    the same x have in common counts as well. Of a base that is not normal nothing is told.
+    """
+    if not isinstance(base, StandardNormal):
+        return
+    z = flow_to_base(flow, draws.flatten(0, 1), x.repeat_interleave(draws.shape[1], 0))
+    for group in groups.cpu():
+        p = _normality(z.cpu().double().unflatten(0, draws.shape[:2])[group])
+        if len(groups) * p < FALLBACK:
+            raise AnotherQ(_NOT_INVERSE.format(p=p, view="of sets"))
+
+
+def _normality(z: Tensor) -> float:
+    """The p-value of latents (c, s, m) being N(0, I), by moments of their views and of sets."""
+    from scipy.special import chdtr, chdtrc, ndtr
+
+    directions = torch.randn(z.shape[2], 4, generator=stream(0, "projections")).to(z)
+    beside = (z + z.roll(1, 2)) / math.sqrt(2) if z.shape[2] > 1 else z[..., :0]
+    views = torch.cat([z, beside, z @ directions / directions.norm(dim=0)], 2)
+    size = min(TOGETHER, views.shape[1])
+    sums = views[:, : views.shape[1] // size * size].unflatten(1, (-1, size)).sum(2).flatten(0, 1)
+    views = views.flatten(0, 1)
+    means = views.sum(0) / math.sqrt(len(views))
+    squares = (sums.square().sum(0) / size, len(sums)), (views.square().sum(0), len(views))
+    tails = [ndtr(-means.abs().numpy())]
+    tails += [tail(n, total.numpy()) for total, n in squares for tail in (chdtr, chdtrc)]
+    return float(2 * views.shape[1] * len(tails) * np.min(tails))
 
 
 def _views(z: Tensor) -> list[np.ndarray]:

@@ -393,9 +393,8 @@ class TestReferences:
     def test_which_member_is_the_truth_has_no_say(self, gaussian):
         """Box and scales come from members chosen by chance; on average no truth is preferred."""
         calibration = gaussian(shift=5.0).calibration(1000, k=4)
-        flipped = Calibration(
+        flipped = calibration.with_members(
             calibration.theta_q[:, 0],
-            calibration.x,
             torch.cat([calibration.theta[:, None], calibration.theta_q[:, 1:]], 1),
         )
         lows = [tarp(c).references.min(0) for c in (calibration, flipped)]

@@ -132,6 +132,11 @@ class TestChance:
         seeds = {RowStream.of(gaussian(m=m).calibration(50, seed=s), 0).seed for s in range(5)}
         assert len(seeds) == 5
 
+    def test_where_x_is_constant_members_tell_data_apart(self, gaussian):
+        given = [gaussian().calibration(50, k=4, seed=s) for s in range(5)]
+        made = [Calibration(c.theta, torch.ones(50, 2), c.theta_q) for c in given]
+        assert len({RowStream.of(c, 0).seed for c in made}) == 5
+
 
 BAD = {
     "latents": (lambda g: ranked(g().latents(20), None, 0), "calibration: .* got latents"),

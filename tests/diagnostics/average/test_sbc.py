@@ -53,6 +53,33 @@ class TestTriple:
         assert ends[1.6] < 0.5
 
 
+@pytest.fixture(scope="module")
+def many():
+    """100 parameters, of which the fourth is off."""
+    members = torch.randn(200, 20, 100, generator=stream(0, "many"))
+    members[:, 1:, 3] += 0.7
+    x = torch.randn(200, 1, generator=stream(1, "many"))
+    return Calibration(members[:, 0], x, members[:, 1:])
+
+
+class TestManyQuantities:
+    """Nulls must be able to adjust for all of them."""
+
+    @pytest.mark.parametrize("test", [sbc, assay.coverage])
+    def test_there_are_enough_nulls(self, many, test):
+        result = test(many)
+        assert result.null.shape == (100, 1999)
+        assert "nulls no adjusted" not in result.sentence
+
+    def test_it_is_found(self, many):
+        assert (sbc(many).adjusted <= 0.05).nonzero()[0].tolist() == [3]
+
+    @pytest.mark.parametrize("test", [sbc, assay.coverage])
+    def test_too_few_are_said(self, many, test):
+        words = "With 199 nulls no adjusted p-value can be below 0.500: take 1999."
+        assert words in test(many, null=199).sentence
+
+
 def test_the_prior_passes_until_a_quantity_depends_on_x(gaussian):
     generator = stream(0, "prior")
     calibration = gaussian().calibration(1000)

@@ -340,8 +340,36 @@ def test_another_base(gaussian):
 
 def test_more_features_than_memory_allows():
     z, x = torch.randn(2, 20, 60, generator=stream(0, "wide"))
-    with pytest.raises(ValueError, match=r"banks: expected at most .* got 37820 from Hermite"):
-        moments(assay.Calibration.from_base(z, x))
+    with pytest.raises(ValueError, match=r"banks: expected at most .* got 12000 from Fourier"):
+        moments(Calibration.from_base(z, x), banks=Fourier(6000))
+
+
+class TestManyParameters:
+    @pytest.mark.parametrize("m", [40, 100])
+    def test_latents(self, m):
+        z, x = torch.randn(2, 300, m, generator=stream(0, "many", m))
+        x_o, null = torch.zeros(m), KnownBase(39)
+        assert moments(Calibration.from_base(z, x), null=null)(x_o).pvalue > 0.05
+        z[:, 7] += 2
+        result = moments(Calibration.from_base(z, x), null=null)(x_o)
+        assert result.pvalue == 0.025
+        assert np.abs(result.directions.bias[-1]).argmax() == 7
+
+    def test_draws(self):
+        members = torch.randn(200, 45, 40, generator=stream(0, "draws"))
+        members[:, 0, 7] += 3
+        x = torch.randn(200, 2, generator=stream(1, "draws"))
+        calibration = Calibration(members[:, 0], x, members[:, 1:])
+        result = moments(calibration, null=Exchange(19))(torch.zeros(2))
+        assert result.pvalue == 0.05
+        assert "parameter 5" in result.sentence
+
+    def test_features_that_are_not_held_are_the_same(self, gaussian, monkeypatch):
+        held = prepared(gaussian(), "draws", n=200, null=Exchange(19))(X_O)
+        monkeypatch.setattr(assay.diagnostics.local.moments, "ROOM", 0)
+        made = prepared(gaussian(), "draws", n=200, null=Exchange(19))(X_O)
+        np.testing.assert_allclose(made.statistic, held.statistic, rtol=1e-5)
+        np.testing.assert_allclose(made.null, held.null, rtol=1e-4)
 
 
 def test_one_draw_for_each_x(gaussian):
@@ -367,11 +395,13 @@ def within(p, alpha=0.05, coverage=0.999):
 
 
 @pytest.mark.slow
-def test_level_at_one_seed_and_one_feature():
-    """One seed serves 500 data sets, also where x is a single number."""
+@pytest.mark.parametrize("constant", [True, False])
+def test_level_at_one_seed_and_one_feature(constant):
+    """One seed serves 500 data sets, also where x is a single number, or constant."""
     found = []
     for i in range(500):
         z, x = torch.randn(2, 60, 1, generator=stream(i, "one seed"))
+        x = torch.ones_like(x) if constant else x
         test = moments(Calibration.from_base(z, x), Nearest((1.0,)), KnownBase(19), seed=0)
         found.append(float(test(Draws(torch.zeros(1))).pvalue))
     assert within(found)
@@ -427,6 +457,30 @@ def test_units_do_not_matter(gaussian, units):
     first, second = (moments(c, null=Exchange(19))(Draws(X_O)) for c in (calibration, other))
     np.testing.assert_allclose(first.null, second.null, rtol=1e-2)
     np.testing.assert_allclose(first.approximation, second.approximation, rtol=0.1)
+
+
+@pytest.mark.parametrize("offset", [1e6, -1e6])
+def test_an_offset_does_not_matter(gaussian, offset):
+    """Numbers of single precision, which are told to 1/16 there, and the same moved back."""
+    given = gaussian(shift=0.4).calibration(400, k=8)
+    far = [(part + offset).float() for part in (given.theta, given.x, given.theta_q, X_O)]
+    near = [(part.double() - offset).float() for part in far]
+    tests = [moments(Calibration(*parts[:3]), null=Exchange(19)) for parts in (far, near)]
+    first, second = (test(parts[3]) for test, parts in zip(tests, (far, near), strict=True))
+    np.testing.assert_allclose(first.statistic, second.statistic, rtol=1e-3)
+    np.testing.assert_allclose(first.null, second.null, rtol=1e-3)
+    np.testing.assert_allclose(first.directions.bias, second.directions.bias, atol=1e-3)
+    np.testing.assert_allclose(first.region.share, second.region.share, atol=0.03)
+    assert first.pvalue == 0.05
+    planted = [_planted(test, parts[3]) for test, parts in zip(tests, (far, near), strict=True)]
+    np.testing.assert_allclose(*planted, rtol=1e-3)
+
+
+def _planted(test, x_o):
+    """The statistic in closed form, where the truths are moved as power moves them."""
+    closed = test.closed_form(test.calibration.observation(Draws(x_o)), 1)
+    near = test.calibration.subset(closed.near)
+    return closed.statistic(near.theta + 0.5, near.theta_q)
 
 
 def test_draws_without_variation():

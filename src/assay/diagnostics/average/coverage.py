@@ -40,7 +40,7 @@ from ..._core import (
     stream,
 )
 from ...nulls.ranks import Cells, UniformRanks, rank_curve, surprised
-from ...results import LEVELS, Result, clopper_pearson, holm, rows_of, settings_of
+from ...results import LEVELS, Result, clopper_pearson, holm, rows_of, settings_of, too_few
 from ...results import pvalue as exact_pvalue
 from ...samples.calibration import Calibration
 from ...samples.neighbourhoods import spread
@@ -74,7 +74,8 @@ def coverage(
         levels: Levels between 0 and 1 that are reported by name. Between the steps that k draws
             tell apart the curve is interpolated: a level of 0.95 asks for 19 draws or more, of
             central intervals for 39.
-        null: The number of null copies, 999 by default.
+        null: The number of null copies; 999 by default, or as many as adjusting for all
+            curves asks for.
         seed: An int or a generator; it breaks ties and draws the null.
 
     Returns:
@@ -90,7 +91,6 @@ def coverage(
     """
     check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
     named, seed = checked_levels(levels), seed_of(seed)
-    null = as_null(null, UniformRanks(), UniformRanks, hint="UniformRanks(999)")
     if log_q is None:
         ranks = ranked(calibration, None, seed)
         regions, names = "central intervals", ranks.names
@@ -100,7 +100,8 @@ def coverage(
         ranks = ranked(calibration, {"log_q": values}, seed)
         regions, names = "highest-density regions", ("highest density",)
         positions, weights = ranks.k - ranks.ranks, np.ones(ranks.k + 1, int)
-    chance = RowStream.of(calibration, seed)
+    usual, chance = UniformRanks.enough(len(names)), RowStream.of(calibration, seed)
+    null = as_null(null, usual, UniformRanks, hint="UniformRanks(999)")
     return CoverageResult(
         **compared_curves(positions, weights, null, lambda u: 0.5 - u, chance.seed),
         levels=named,
@@ -290,7 +291,8 @@ class Covered(Result):
             f"{100 * self.coverage[j, level]:.3g} % of cases"
         )
         if self.adjusted[j] > 0.05:
-            return f"No departure from the right coverage beyond noise: {held}."
+            few = too_few(*self.null.shape)
+            return f"No departure from the right coverage beyond noise: {held}.{few}"
         if telling:
             return f"q is {self.directions[j]}: {held}."
         return f"The coverage of q is off, at some levels too high and at others too low: {held}."

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from ..._core import as_tensors, check_finite, isolated, mix_seed, stream
-from ...samples.calibration import Calibration
+from ...samples.calibration import Calibration, has_order, tied_ranks
 
 # Rows on which a quantity is evaluated at a time, and draws that are compared at a time.
 ROWS, PIECE = 2**17, 2**17
@@ -90,6 +90,8 @@ class RowStream:
         # Where x is constant there is nothing to tell rows apart by.
         columns = features[:, varies if len(varies) else slice(1)].cpu().numpy()
         order = np.lexsort(columns.T[::-1])
+        if not has_order(tied_ranks(columns)):
+            return cls(order, calibration.members_seed(seed))
         rows = columns[order]
         # Once sorted, the order of a single feature says nothing: then it is which of its
         # neighbouring gaps is the larger.

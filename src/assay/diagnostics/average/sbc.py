@@ -37,7 +37,7 @@ from ...nulls.ranks import (
     rank_curve,
     surprised,
 )
-from ...results import Result, holm, rows_of, settings_of
+from ...results import Result, holm, rows_of, settings_of, too_few
 from ...samples.calibration import Calibration
 from .ranks import Quantity, RowStream, ranked
 
@@ -63,7 +63,8 @@ def sbc(
         quantities: Names, and functions of matching rows theta (b, m) and x (b, ...) with values
             (b,), or their :class:`~assay.diagnostics.average.ranks.Values`; every parameter by
             default.
-        null: The number of null copies, 999 by default.
+        null: The number of null copies; 999 by default, or as many as adjusting for all
+            quantities asks for.
         seed: An int or a generator; it breaks ties and draws the null.
 
     Returns:
@@ -80,9 +81,10 @@ def sbc(
         'overconfident'
     """
     check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
-    null = as_null(null, UniformRanks(), UniformRanks, hint="UniformRanks(999)")
     seed = seed_of(seed)
     ranks = ranked(calibration, quantities, seed)
+    usual = UniformRanks.enough(len(ranks.names))
+    null = as_null(null, usual, UniformRanks, hint="UniformRanks(999)")
     cells = Cells.of(np.ones(ranks.k + 1, int))
     data = cells.below(ranks.ranks)
     own = RowStream.of(calibration, seed).seed
@@ -211,7 +213,7 @@ class SBCResult(Result):
             return (
                 f"The ranks of no quantity depart from uniform beyond noise (smallest adjusted "
                 f"p-value {self.adjusted.min():.2g}, {len(self.names)} tested); errors that ranks "
-                "do not see remain possible."
+                f"do not see remain possible.{too_few(*self.null.shape)}"
             )
         said = "; ".join(f"{self.names[j]}: q is {self.directions[j]}" for j in low[:6])
         more = "; ..." if len(low) > 6 else ""

@@ -4,7 +4,7 @@ This is the contract that power and the trust map need.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -26,6 +26,10 @@ class ClosedForm(ABC):
     @abstractmethod
     def statistic(self, truth: Tensor, others: Tensor | None) -> np.ndarray:
         """Statistics (o,) of truths (b, m) among the others of their sets (b, k, m)."""
+
+    def statistics(self, truths: Iterable[Tensor], others: Tensor | None) -> list[np.ndarray]:
+        """The same for several truths of the same sets."""
+        return [self.statistic(truth, others) for truth in truths]
 
 
 # Members (b, r, m) of some sets (b,), each moved to where it is as a truth if q has an error.

@@ -228,7 +228,9 @@ class Levels:
     def calibration(self) -> Calibration:
         """The levels as if they were parameters, and their law, if it is known, as if a base."""
         if self.u_q is not None:
-            return Calibration(self.u, self.x, self.u_q, self.embed)
+            # Levels of draws are ranks in their set, which no independent draws would be.
+            alone = Calibration(self.u, self.x, self.u, self.embed)
+            return alone.with_members(self.u, self.u_q)
         return Latents(self.u, self.x, embed=self.embed, base=Uniform(self.u.shape[1]))
 
     def sorted(self) -> "Levels":

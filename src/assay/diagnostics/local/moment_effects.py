@@ -28,6 +28,7 @@ from torch import Tensor
 
 from ...classifiers.features import Coordinates
 from ...results import LEVELS, Rowed
+from ...samples.neighbourhoods import middle
 
 # The share of latents beyond which a truth is said to lie in the tail of q.
 BEYOND = 1e-3
@@ -197,7 +198,8 @@ class Ellipsoids:
 def residuals(members: Tensor) -> Tensor:
     """Members (n, r, m) against the mean of the others of their set, in their deviations."""
     k = members.shape[1] - 1
-    centred = members - members.mean(1, keepdim=True)
+    centred = members - middle(members, 1)
+    centred = centred - centred.mean(1, keepdim=True)
     total = centred.square().sum(1, keepdim=True)
     # Mean and variance of the others: their sum is minus one's own.
     variance = (total - centred.square() * (1 + 1 / k)).clamp_min(0) / (k - 1)

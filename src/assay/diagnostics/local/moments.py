@@ -21,7 +21,7 @@ how often the regions of q contain the truth near x_o is told beside them.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -36,7 +36,7 @@ from ...classifiers.features import BANKS, MOST_FEATURES, Coordinates, Hermite, 
 from ...nulls.exchange import Exchange, KnownBase, LocalExchange, global_null
 from ...results import Adjustment, GlobalMaxT, LocalResult, MaxT, settings_of
 from ...samples.calibration import Calibration, Draws, Latents, Observation
-from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood
+from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood, middle
 from ...samples.posterior import StandardNormal
 from .base import ClosedForm, LocalTest
 from .moment_effects import (
@@ -65,8 +65,12 @@ ROWS = 2**14
 # Copies from which on progress is shown.
 MANY = 2000
 
-# Features (rows, p) of a bank, for the i-th part of the rows.
+# Numbers of all features that are held, and products in a covariance of them.
+ROOM, PRODUCTS = 2**27, 2**33
+
+# Features (rows, p) of a bank, for the i-th part of the rows; of members that are chosen in them.
 PartOfBank = Callable[[int, int], Tensor]
+Chosen = Callable[[int, int, Tensor], Tensor]
 
 
 def moments(
@@ -233,7 +237,7 @@ class Moments(LocalTest):
         observation = self.calibration.observation(draws)
         weights = self.weights(observation)
         squares = self._squares(weights, range(1))
-        means, degrees = self._source.laws(self.banks)
+        means, degrees = self._laws
         data, null = _surprise(squares, means, degrees)[0], self._null(observation, weights)
         pairs, shaped = _pairs(weights), observation.shaped
         directions, region, beyond = self._directions(weights)
@@ -282,11 +286,16 @@ class Moments(LocalTest):
         """Weights (o, c, n) of the calibration points around observations."""
         return self.where.weights(self.calibration.features, observation.features)
 
-    @property
+    @cached_property
     def _source(self) -> "_Latents | _Sets":
         if isinstance(self.calibration, Latents):
             return _Latents(self.calibration, self.null, self.seed)
         return _Sets(self.calibration, self.null, self.coordinates, self.seed)
+
+    @cached_property
+    def _laws(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean, and degrees of freedom, of the squared length of each bank's sum."""
+        return self._source.laws(self.banks)
 
     @property
     def _null_key(self) -> Any:
@@ -294,7 +303,8 @@ class Moments(LocalTest):
         if not isinstance(self.calibration, Latents):
             return object()
         features = self.calibration.features
-        return self.seed, self.null.n, features.shape, features.cpu().numpy().tobytes()
+        own = self.calibration.own_seed(self.seed)
+        return own, self.null.n, features.shape, features.cpu().numpy().tobytes()
 
     @cached_property
     def _nulls(self) -> dict[bytes, np.ndarray]:
@@ -310,7 +320,7 @@ class Moments(LocalTest):
 
     def surprises(self, weights: Tensor, which: range) -> np.ndarray:
         """Surprises (h, o, c) of some copies, with weights (o, c, n)."""
-        return _surprise(self._squares(weights, which), *self._source.laws(self.banks))
+        return _surprise(self._squares(weights, which), *self._laws)
 
     def _squares(self, weights: Tensor, which: range) -> np.ndarray:
         """Squared lengths (h, o, c, b) of the weighted sums of each bank, for some copies."""
@@ -375,6 +385,7 @@ def _parameter_table(around: Tensor, z: Tensor, latents: Tensor, theta: Tensor) 
     """
     near = _near(around)
     there = torch.cat([Hermite(1)(latents), Hermite(2)(latents)], 1)
+    theta = theta - middle(theta, 0)
     scale = theta.std(0)
     theta = (theta - theta.mean(0)) / torch.where(scale > 0, scale, 1)
     carried = carried_to(z[near], latents, theta)
@@ -428,12 +439,19 @@ class ClosedMoments(ClosedForm):
             test.where.hypothesis(share),
             table,
             _set_means(test, table, near),
-            test._source.laws(test.banks),
+            test._laws,
         )
 
     def statistic(self, truth: Tensor, others: Tensor | None) -> np.ndarray:
         """Statistics (o,) of truths (b, m) among the others of their sets (b, k, m)."""
-        white = truth if others is None else _whitened_among(truth, others)
+        return self.statistics([truth], others)[0]
+
+    def statistics(self, truths: Iterable[Tensor], others: Tensor | None) -> list[np.ndarray]:
+        """The same for several truths of the same sets."""
+        whiten = None if others is None else _Among.of(others)
+        return [self._statistic(truth if whiten is None else whiten(truth)) for truth in truths]
+
+    def _statistic(self, white: Tensor) -> np.ndarray:
         z = white.clamp(-FARTHEST, FARTHEST)
         parts = list(zip(self.weights.split(ROWS, 1), z.split(ROWS), strict=True))
         squares = []
@@ -459,24 +477,39 @@ def _set_means(test: Moments, weights: Tensor, near: Tensor) -> tuple[Tensor, ..
     return tuple(totals)
 
 
-def _whitened_among(truth: Tensor, others: Tensor) -> Tensor:
-    """Coordinates (b, m) of truths (b, m) among the others of their sets (b, k, m)."""
-    r = others.shape[1] + 1
-    mean = others.mean(1)
-    centred = others - mean[:, None]
-    covariance = centred.mT @ centred / (r - 1)
-    diagonal = covariance.diagonal(dim1=1, dim2=2)
-    # As in `Whitened`: a little more than rounding, and a parameter without variation stays.
-    diagonal += torch.where(diagonal > 0, 1e-4 * diagonal, torch.ones_like(diagonal))
-    factor = torch.linalg.cholesky(covariance)
-    inverse = torch.linalg.solve_triangular(
-        factor, torch.eye(factor.shape[1]).to(factor).expand_as(factor), upper=False
-    )
-    u = (inverse @ (truth - mean)[..., None])[..., 0]
-    above = 1 + u.square().cumsum(1) / r
-    before = torch.cat([torch.ones_like(above[:, :1]), above[:, :-1]], 1)
-    white: Tensor = math.sqrt((r - 1) / r) * u * (above * before).rsqrt()
-    return white
+@dataclass(frozen=True, eq=False)
+class _Among:
+    """Coordinates of truths among the k others of their sets, with mean (b, m) and factor.
+
+    All are first moved by an offset (b, m).
+    """
+
+    offset: Tensor
+    mean: Tensor
+    factor: Tensor
+    k: int
+
+    @classmethod
+    def of(cls, others: Tensor) -> "_Among":
+        """From the others (b, k, m)."""
+        k, offset = others.shape[1], middle(others, 1)
+        others = others - offset
+        mean = others.mean(1)
+        centred = others - mean[:, None]
+        covariance = centred.mT @ centred / k
+        diagonal = covariance.diagonal(dim1=1, dim2=2)
+        # As in `Whitened`: a little more than rounding, and a parameter without variation stays.
+        diagonal += torch.where(diagonal > 0, 1e-4 * diagonal, torch.ones_like(diagonal))
+        return cls(offset[:, 0], mean, torch.linalg.cholesky(covariance), k)
+
+    def __call__(self, truth: Tensor) -> Tensor:
+        """Coordinates (b, m) of truths (b, m)."""
+        apart = (truth - self.offset - self.mean)[..., None]
+        u = torch.linalg.solve_triangular(self.factor, apart, upper=False)[..., 0]
+        above = 1 + u.square().cumsum(1) / (self.k + 1)
+        before = torch.cat([torch.ones_like(above[:, :1]), above[:, :-1]], 1)
+        white: Tensor = math.sqrt(self.k / (self.k + 1)) * u * (above * before).rsqrt()
+        return white
 
 
 @dataclass(frozen=True, eq=False)
@@ -523,10 +556,12 @@ class _Sets:
 
     def laws(self, banks: tuple[Latent, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and degrees, from the covariance within sets, which no exchange changes."""
-        rows = torch.arange(0, len(self.calibration), 1 + len(self.calibration) // 2000)
+        z = self._white(torch.arange(0, len(self.calibration), 1 + len(self.calibration) // 2000))
         spreads = []
-        for features in self._centred(banks, rows):
-            flat = features.flatten(0, 1).double()
+        for bank in banks:
+            # Of fewer sets where there are many features.
+            most = PRODUCTS // (bank.size(z.shape[2]) ** 2 * z.shape[1])
+            flat = _centred(bank, z[:: 1 + len(z) // max(50, most)]).flatten(0, 1).double()
             covariance = flat.mT @ flat / len(flat)
             spreads.append((float(covariance.trace()), float(covariance.square().sum())))
         return _laws(spreads)
@@ -549,26 +584,56 @@ class _Sets:
 
     def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], PartOfBank]:
         """Features (rows, p) for the truths of copy h, centred within sets."""
-        centred = [features.split(ROWS) for features in self._centred(banks, near)]
-        copies = self.null.copies(self.calibration, self.seed)
+        made = self._looked_up if self._fits(banks, near) else self._made_anew
+        centred = made(banks, near)
 
         def truths(h: int) -> PartOfBank:
-            who = copies.copy_labels(h).to(near.device)[near].long().argmax(1).split(ROWS)
-
-            def features(bank: int, i: int) -> Tensor:
-                rows = torch.arange(len(who[i]), device=near.device)
-                chosen: Tensor = centred[bank][i][rows, who[i]]
-                return chosen
-
-            return features
+            who = self._copies.copy_labels(h).to(near.device)[near].long().argmax(1).split(ROWS)
+            return lambda bank, i: centred(bank, i, who[i])
 
         return truths
 
-    def _centred(self, banks: tuple[Latent, ...], rows: Tensor) -> list[Tensor]:
-        members = self.null.copies(self.calibration, self.seed).members
-        z = self.coordinates(members[rows]).clamp(-FARTHEST, FARTHEST)
-        features = (bank(z) for bank in banks)
-        return [f - f.mean(1, keepdim=True) for f in features]
+    def _fits(self, banks: tuple[Latent, ...], near: Tensor) -> bool:
+        """Whether features of all members of some sets can be held."""
+        size = sum(bank.size(self.calibration.m) for bank in banks)
+        return bool(len(near) * self._copies.size * size <= ROOM)
+
+    def _looked_up(self, banks: tuple[Latent, ...], near: Tensor) -> Chosen:
+        """Features of the chosen members, among those of all."""
+        z = self._white(near)
+        tables = [_centred(bank, z).split(ROWS) for bank in banks]
+
+        def centred(bank: int, i: int, who: Tensor) -> Tensor:
+            chosen: Tensor = tables[bank][i][torch.arange(len(who), device=who.device), who]
+            return chosen
+
+        return centred
+
+    def _made_anew(self, banks: tuple[Latent, ...], near: Tensor) -> Chosen:
+        """Features of the chosen members, made for each copy, less the means of their sets."""
+        z, step = self._white(near), max(1, ROWS // self._copies.size)
+        means = [torch.cat([bank(part).mean(1) for part in z.split(step)]) for bank in banks]
+        means = [part.split(ROWS) for part in means]
+
+        def centred(bank: int, i: int, who: Tensor) -> Tensor:
+            rows = torch.arange(len(who), device=who.device)
+            return banks[bank](z.split(ROWS)[i][rows, who]) - means[bank][i]
+
+        return centred
+
+    @cached_property
+    def _copies(self) -> Any:
+        return self.null.copies(self.calibration, self.seed)
+
+    def _white(self, rows: Tensor) -> Tensor:
+        """Coordinates (b, r, m) of the members of some sets."""
+        return self.coordinates(self._copies.members[rows]).clamp(-FARTHEST, FARTHEST)
+
+
+def _centred(bank: Latent, z: Tensor) -> Tensor:
+    """Features (b, r, p) of sets (b, r, m), less their means."""
+    features = bank(z)
+    return features - features.mean(1, keepdim=True)
 
 
 def _laws(spreads: list[tuple[float, float]]) -> tuple[np.ndarray, np.ndarray]:
