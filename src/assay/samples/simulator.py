@@ -322,7 +322,7 @@ def _write(file: Path | None, chunk: Chunk) -> None:
 def _read(file: Path, theta: np.ndarray) -> Chunk:
     """A chunk that was kept, of parameters that must be these (b, m)."""
     try:
-        with np.load(file, allow_pickle=False) as kept:
+        with open(file, "rb") as handle, np.load(handle, allow_pickle=False) as kept:
             chunk = Chunk(kept["theta"], kept["x"], str(kept["error"]))
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as problem:
         raise ValueError(
