@@ -226,7 +226,7 @@ class TestSimulator:
         suite = Suite(null=39, classifier=assay.MLP(epochs=2), classifier_null=19, context=5)
         found = self.check(narrow, X_O, suite, resume=tmp_path / "made", simulations=400)
         assert found.verdicts[0] == "rejected"
-        assert "80 simulations have parameters of the prior, 320 have" in found.verdict
+        assert "80 simulations have parameters from the prior, 320 have" in found.verdict
         assert "too narrow" in found.verdict
         assert found.hypothesis.endswith("throughout the nearest 40% of x around x_o")
         assert found.local.settings["n"] == found.classifier.settings["n"] == 320

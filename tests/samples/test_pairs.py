@@ -4,7 +4,12 @@ theta ~ N(0, 1), x ~ N(theta, 1 / 4), and simulations succeed with chance exp(-c
 p(theta | x, success) is that of a prior with precision 1 + 2 c.
 """
 
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -58,6 +63,13 @@ def pairs(q=RIGHT, n=400, simulator=simulate, x_o=X_O, **how):
     return pairs_around(q, x_o, Simulations(simulator, PRIOR, n, **run), **how)
 
 
+def same(first, second):
+    for part in ("prior", "near"):
+        one, other = getattr(first, part), getattr(second, part)
+        assert torch.equal(one.x, other.x)
+        assert torch.equal(one.members, other.members)
+
+
 def uniform(calibration):
     """The p-value of uniform ranks."""
     members = calibration.members[..., 0]
@@ -83,27 +95,27 @@ def test_two_stages():
 
 class TestExact:
     def test_right(self):
-        found = pairs(n=1500)
+        found = pairs(n=1000)
         assert uniform(found.near) > 0.001
         assert uniform(found.prior) > 0.001
 
     def test_wrong(self):
-        assert uniform(pairs(Posterior(shift=0.3), n=600).near) < 0.001
+        assert uniform(pairs(Posterior(shift=0.3), n=400).near) < 0.001
 
     def test_failures_make_it_the_posterior_given_success(self):
-        given = pairs(Posterior(1 + 2 * FAILING), 1500, fail)
+        given = pairs(Posterior(1 + 2 * FAILING), 1000, fail)
         assert uniform(given.near) > 0.001
-        assert 0.1 < sum(given.failed) / 1500 < 0.5
+        assert 0.1 < sum(given.failed) / 1000 < 0.5
         assert len(given.near) == given.made[1] - given.failed[1]
 
     def test_and_not_that_of_a_likelihood(self):
-        assert uniform(pairs(RIGHT, 1500, fail).near) < 0.001
+        assert uniform(pairs(RIGHT, 1000, fail).near) < 0.001
 
 
 class TestSaid:
     def test_how_they_were_made(self):
         assert pairs(n=100).sentence.startswith(
-            "20 simulations have parameters of the prior, 80 have parameters drawn around q at "
+            "20 simulations have parameters from the prior, 80 have parameters drawn around q at "
             "x_o (50 at a time)."
         )
         assert "failed" not in pairs(n=100).sentence
@@ -125,14 +137,14 @@ class TestManyObservations:
     X = torch.tensor([[1.0], [-1.5], [0.0]])
 
     def test_simulations_are_spread(self):
-        found = pairs(n=300, x_o=self.X)
+        found = pairs(n=100, x_o=self.X)
         assert found.draws.theta.shape == (3, 1000, 1)
         assert found.where.shares == pytest.approx((0.2 / 3, 0.5 / 3, 0.8 / 3))
         assert "around q at the 3 observations" in found.sentence
         assert pairs(n=60, x_o=self.X.repeat(10, 1)).where == assay.Nearest()
 
     def test_exact(self):
-        assert uniform(pairs(n=1000, x_o=self.X).near) > 0.001
+        assert uniform(pairs(n=600, x_o=self.X).near) > 0.001
 
     def test_each_is_tested(self):
         @dataclass(frozen=True)
@@ -142,7 +154,7 @@ class TestManyObservations:
             def sample(self, x, n):
                 return super().sample(x, n) + 0.5 * (x < -0.5)
 
-        found = pairs(Half(), n=800, x_o=self.X[:2])
+        found = pairs(Half(), n=400, x_o=self.X[:2])
         result = assay.moments(found.near, found.where)(found.draws)
         assert (result.adjusted <= 0.05).tolist() == [False, True]
 
@@ -185,16 +197,40 @@ class TestGiven:
         assert wide.near.k == 24
 
 
+class Killed:
+    """Ends its process in the middle of a run."""
+
+    def __init__(self, at):
+        self.at, self.calls = at, 0
+
+    def __call__(self, theta):
+        self.calls += 1
+        if self.calls == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return simulate(theta)
+
+
 class TestResume:
+    def test_killed(self, tmp_path):
+        """After four calls to find out how it is called, one from the prior and two others."""
+        code = (
+            "from tests.samples.test_pairs import *; "
+            f"pairs(n=200, simulator=Killed(8), resume={str(tmp_path)!r})"
+        )
+        root = Path(__file__).parents[2]
+        done = subprocess.run([sys.executable, "-c", code], cwd=root, timeout=120, check=False)
+        assert done.returncode == -signal.SIGKILL
+        kept = {"call.json", "prior-50-00000.npz", "around-50-00000.npz", "around-50-00001.npz"}
+        assert kept == {file.name for file in tmp_path.iterdir()}
+        same(pairs(n=200, resume=tmp_path), pairs(n=200))
+
     def test_the_same_call_goes_on(self, tmp_path):
         first = pairs(n=200, resume=tmp_path / "made")
         names = sorted(file.name for file in (tmp_path / "made").iterdir())
         assert names[0] == "around-50-00000.npz"
         assert {"call.json", "prior-50-00000.npz"} < set(names)
         (tmp_path / "made" / "around-50-00001.npz").unlink()
-        for again in (pairs(n=200, resume=tmp_path / "made"), pairs(n=200)):
-            assert torch.equal(again.near.x, first.near.x)
-            assert torch.equal(again.near.members, first.near.members)
+        same(pairs(n=200, resume=tmp_path / "made"), first)
 
     @pytest.mark.parametrize(
         ("change", "words"),
@@ -210,6 +246,12 @@ class TestResume:
         pairs(n=200, resume=tmp_path)
         with pytest.raises(ValueError, match=f"resume: expected .*{words}"):
             pairs(resume=tmp_path, **{"n": 200, **change})
+
+
+def test_a_file_in_place_of_a_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="resume: expected a folder; got the file"):
+        pairs(resume=tmp_path / "file")
 
 
 BAD = {

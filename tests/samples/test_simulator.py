@@ -1,11 +1,6 @@
 import multiprocessing
-import os
 import random
-import signal
-import subprocess
-import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -182,7 +177,7 @@ def processes():
 
 
 class TestExecutors:
-    @pytest.mark.parametrize("simulator", [batch, failing, raising, row_numpy])
+    @pytest.mark.parametrize("simulator", [failing, raising, row_numpy])
     def test_numbers_are_the_same_anywhere(self, simulator, processes):
         here = made(simulator)
         with ThreadPoolExecutor(3) as threads:
@@ -257,17 +252,15 @@ class TestFailures:
         assert "an observation of shape (2,)" in found.error
 
 
-class Killed:
-    """Ends its process, or raises, in the middle of a run."""
+class Interrupted:
+    """Stops in the middle of a run."""
 
-    def __init__(self, at, by="interrupt"):
-        self.at, self.by, self.calls = at, by, 0
+    def __init__(self, at):
+        self.at, self.calls = at, 0
 
     def __call__(self, theta):
         self.calls += 1
         if self.calls == self.at:
-            if self.by == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
             raise KeyboardInterrupt
         return row(theta)
 
@@ -279,27 +272,16 @@ class TestResume:
         return Runner(simulator, self.FORM, seed, folder=folder).run("prior", draw, n)
 
     def test_only_what_is_missing_is_simulated(self, tmp_path):
-        first = Killed(TOGETHER + 7)
+        first = Interrupted(TOGETHER + 7)
         with pytest.raises(KeyboardInterrupt):
             self.run(first, tmp_path)
         assert len(list(tmp_path.iterdir())) == 1
-        second = Killed(-1)
+        second = Interrupted(-1)
         same(self.run(second, tmp_path), self.run(row, None))
         assert second.calls == N - TOGETHER
-        third = Killed(1)
+        third = Interrupted(1)
         same(self.run(third, tmp_path), self.run(row, None))
         assert third.calls == 0
-
-    def test_killed(self, tmp_path):
-        code = (
-            "from pathlib import Path; from tests.samples.test_simulator import *; "
-            f"TestResume().run(Killed({TOGETHER + 7}, 'kill'), Path({str(tmp_path)!r}))"
-        )
-        root = Path(__file__).parents[2]
-        done = subprocess.run([sys.executable, "-c", code], cwd=root, timeout=120, check=False)
-        assert done.returncode == -signal.SIGKILL
-        assert [file.name for file in tmp_path.iterdir()] == ["prior-0-00000.npz"]
-        same(self.run(row, tmp_path), self.run(row, None))
 
     def test_batches_that_failed_stay_failed(self, tmp_path):
         form = form_of(raising, draw, X_O, 0)

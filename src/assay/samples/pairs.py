@@ -114,10 +114,10 @@ class Pairs:
         """How the pairs were made."""
         o = len(self.draws.x)
         made = (
-            f"{self.made[0]} simulations have parameters of the prior, {self.made[1]} have "
+            f"{self.made[0]} simulations have parameters from the prior, {self.made[1]} have "
             f"parameters drawn around q at {'x_o' if o == 1 else f'the {o} observations'} "
-            f"({self.form.words}). Those near x_o are among the latter; there bias and width of q "
-            "show about 10 and 20 % smaller than they are."
+            f"({self.form.words}). Only the latter decide; among them errors of q show smaller "
+            "than they are, a bias by about 10 % and a width by about 20 %."
         )
         return " ".join([made, *self._failures, *self._repetition])
 
@@ -125,9 +125,10 @@ class Pairs:
     def _failures(self) -> list[str]:
         first = f"the first: {self.error}" if self.error else "NaN or infinity"
         said = (
-            f"{sum(self.failed)} of them failed ({first}) and are left out: what is tested is "
-            "whether q is the posterior given that a simulation succeeds. It is if q was trained "
-            "on pairs of which failed ones were left out, and is not if it comes of a likelihood."
+            f"{sum(self.failed)} of them failed ({first}) and were left out: q is tested against "
+            "the posterior given that a simulation succeeds. This is what a network learns if "
+            "failed pairs are left out of its training. A posterior that comes from a likelihood "
+            "is another one if failures depend on parameters."
         )
         return [said] if any(self.failed) else []
 
@@ -170,7 +171,7 @@ def pairs_around(
         >>> pairs.near
         Calibration(n=80, m=1, k=16, x=(1,), space='parameters')
         >>> pairs.sentence
-        '20 simulations have parameters of the prior, 80 have parameters drawn around q at x_o ...'
+        '20 simulations have parameters from the prior, 80 have parameters drawn around q at ...'
     """
     check_kind("simulations", simulations, "Simulations(simulator, prior)", "simulator", "prior")
     source, sampler, seed = simulations, as_posterior(posterior), seed_of(seed)

@@ -256,6 +256,8 @@ def resumed(
     folder: str | os.PathLike[str], call: dict[str, Any], find: Callable[[], Form]
 ) -> Form:
     """The form that an earlier run of the same call found, or a new one; refuses another call."""
+    if Path(folder).is_file():
+        raise ValueError(f"resume: expected a folder; got the file {folder}.")
     Path(folder).mkdir(parents=True, exist_ok=True)
     file = Path(folder) / "call.json"
     if not file.exists():

@@ -43,14 +43,14 @@ def test_conservative():
 
 def test_overconfident():
     """Its truths scatter with a variance of (1 + 2 w^2) / 9 around its mean, not 3 w^2 / 9."""
-    found = assay.posterior_sbc(Posterior(width=0.5), simulate, X_O, 400, 30)
+    found = assay.posterior_sbc(Posterior(width=0.5), simulate, X_O, 300, 30)
     assert (found.adjusted <= 0.05).all()
     assert (np.abs(found.dispersion - 0.5**0.5) < 4 * found.dispersion_null).all()
 
 
 def test_biased():
     """A third of a constant bias shows: x tells of the other two thirds."""
-    found = assay.posterior_sbc(Posterior(shift=0.6), simulate, X_O, 400, 30)
+    found = assay.posterior_sbc(Posterior(shift=0.6), simulate, X_O, 300, 30)
     assert (found.adjusted <= 0.05).all()
     assert (np.abs(found.bias - 0.2 * 3**0.5) < 4 * found.bias_null).all()
 
