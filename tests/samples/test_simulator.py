@@ -100,6 +100,15 @@ class TestForm:
         assert form_of(batch_numpy, draw, X_O.double(), 0).dtype == "float64"
         assert form_of(batch, draw, X_O.double(), 0).dtype == "float32"
 
+    def test_as_many_numbers_as_parameters(self):
+        """With a batch of three, its three rows would be taken for three parameters."""
+
+        def mixed(theta):
+            a, b, c = theta
+            return torch.stack([a + torch.randn(()), b * c, c])
+
+        assert form_of(mixed, draw, torch.zeros(3), 0).rows == 0
+
     def test_many_observations(self):
         assert form_of(batch, draw, torch.zeros(7, 2), 0).shape == (2,)
 
@@ -119,7 +128,7 @@ class TestForm:
     @pytest.mark.parametrize(
         ("simulator", "words"),
         [
-            (lambda theta: theta, r"From 3 vectors came: ValueError: shape \(3, 3\)"),
+            (lambda theta: theta, r"From 4 vectors came: ValueError: shape \(4, 3\)"),
             (lambda theta: theta[..., :2] * torch.nan, "came: ValueError: NaN or infinity"),
             (lambda theta: 1 / 0, "From one came: ZeroDivisionError"),
             (lambda: 0, "TypeError"),

@@ -37,8 +37,8 @@ from .._core import as_tensors, atomic_write, isolated, progress, seed_of, strea
 
 # Simulations that are made, and kept, together.
 TOGETHER = 50
-# Rows that a simulator is tried with, and how often.
-TRIED, TRIES = 3, 5
+# How often a simulator is tried, in each form.
+TRIES = 5
 # The share of simulations that may fail.
 MOST_FAILED = 0.5
 
@@ -210,20 +210,22 @@ def form_of(simulator: Simulator, draw: Draw, x_o: Tensor, seed: int) -> Form:
         'one at a time'
     """
     seed = seed_of(stream(seed, "simulate", "tried"))
-    theta = draw(2 * TRIED * TRIES, seed).numpy().reshape(TRIES, 2, TRIED, -1)
+    m = draw(1, seed).shape[1]
+    # So many rows that they are no parameters, and no part of an observation.
+    batch = next(b for b in range(2, 99) if b not in (m, *x_o.shape))
+    theta = draw(2 * batch * TRIES, seed).numpy().reshape(TRIES, 2, batch, m)
     problems: dict[int, str] = {}
-    for rows, numpy, i in product((TRIED, 0), (False, True), range(TRIES)):
+    for rows, numpy, i in product((batch, 0), (False, True), range(TRIES)):
         try:
             return _tried(simulator, Form(rows, numpy), theta[i][:, : rows or 1], x_o, seed + i)
         except _Refused:
             raise
         except Exception as problem:
             problems.setdefault(rows, _said(problem))
-    m = theta.shape[-1]
     raise ValueError(
         f"simulator: expected a function that takes parameters (b, {m}) and returns observations "
         f"(b, ...), or takes one vector ({m},) and returns one observation, like x_o of shape "
-        f"{tuple(x_o.shape)}. From {TRIED} vectors came: {problems[TRIED]}. From one came: "
+        f"{tuple(x_o.shape)}. From {batch} vectors came: {problems[batch]}. From one came: "
         f"{problems[0]}."
     )
 
