@@ -160,7 +160,7 @@ class Bench:
         low, high = scipy.stats.binom(repetitions, 0.05).interval(0.99)
         rate = self.rate(name, "none", way, n, repetitions)
         inside = bool(low <= round(rate * repetitions) <= high)
-        interval = [low / repetitions, high / repetitions]
+        interval = [float(low) / repetitions, float(high) / repetitions]
         row = {"design": name, "way": way, "n": n, "repetitions": repetitions}
         return {**row, "level": rate, "interval": interval, "inside": inside}
 
