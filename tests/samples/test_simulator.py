@@ -96,6 +96,18 @@ class TestForm:
         assert (form.rows, form.numpy, form.dtype, form.repeats) == expected
         assert form.shape == (2,)
 
+    @pytest.mark.parametrize("rows", [TOGETHER, 0])
+    def test_failures_do_not_hide_it(self, rows):
+        def often(theta):
+            if torch.rand(()) < 0.2:
+                raise ArithmeticError
+            x = batch(theta) if rows else row(theta)
+            return x if torch.rand(()) < 0.8 else torch.nan * x
+
+        forms = [form_of(often, draw, X_O, seed) for seed in range(20)]
+        assert all(bool(form.rows) == bool(rows) for form in forms)
+        assert all(form.repeats for form in forms)
+
     def test_the_precision_is_the_lesser_of_simulator_and_observation(self):
         assert form_of(batch_numpy, draw, X_O.double(), 0).dtype == "float64"
         assert form_of(batch, draw, X_O.double(), 0).dtype == "float32"

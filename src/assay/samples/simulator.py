@@ -38,7 +38,7 @@ from .._core import as_tensors, atomic_write, isolated, progress, seed_of, strea
 # Simulations that are made, and kept, together.
 TOGETHER = 50
 # How often a simulator is tried, in each form.
-TRIES = 5
+TRIES = 8
 # The share of simulations that may fail.
 MOST_FAILED = 0.5
 
@@ -232,26 +232,31 @@ def form_of(simulator: Simulator, draw: Draw, x_o: Tensor, seed: int) -> Form:
 
 def _tried(simulator: Simulator, form: Form, theta: np.ndarray, x_o: Tensor, seed: int) -> Form:
     """The whole form, by calls with parameters theta (2, b, m)."""
-    call = partial(form.call, simulator)
-    x, again, fresh = (call(theta[0], seed, key) for key in (0, 0, 1))
+    x = form.call(simulator, theta[0], seed, 0)
     shapes = [tuple(x_o.shape), tuple(x_o.shape[1:])][: x_o.ndim]
     if len(x) != theta.shape[1] or x.shape[1:] not in shapes:
         raise ValueError(f"shape {x.shape if form.rows else x.shape[1:]}")
-    if _failed(x).any():
+    if _failed(x).all():
         raise ValueError("NaN or infinity")
-    if np.array_equal(x, fresh) and not np.array_equal(x, np.round(x)):
+    # The first row must not depend on the others; where nothing repeats, that cannot be seen.
+    mixed = np.concatenate([theta[0, :1], theta[1, 1:]])
+    calls = ((theta[0], 0), (mixed, 0), (theta[0], 1))
+    again, apart, fresh = (_attempted(form, simulator, rows, seed, key) for rows, key in calls)
+    _check_noise(x, fresh)
+    repeats = _same(x, again)
+    rows = TOGETHER if repeats and _same(x[:1], apart[:1]) else 1
+    dtype = min(x.dtype, x_o.cpu().numpy().dtype, key=lambda kind: kind.itemsize)
+    return Form(form.rows and rows, form.numpy, x.shape[1:], dtype.name, repeats)
+
+
+def _check_noise(x: np.ndarray, fresh: np.ndarray) -> None:
+    """Refuses a simulator that has one and the same noise in every call; counts may repeat."""
+    if _same(x, fresh) and (np.nan_to_num(x) % 1).any():
         raise _Refused(
             "simulator: expected other noise in every call; got the same x twice for the same "
             "parameters. Take random numbers from torch's or NumPy's global generator, and do not "
             "set its seed."
         )
-    repeats = np.array_equal(x, again)
-    # The first row must not depend on the others; where nothing repeats, that cannot be seen.
-    mixed = np.concatenate([theta[0, :1], theta[1, 1:]])
-    apart = repeats and np.array_equal(x[0], call(mixed, seed, 0)[0])
-    dtype = min(x.dtype, x_o.cpu().numpy().dtype, key=lambda kind: kind.itemsize)
-    rows = form.rows and (TOGETHER if apart else 1)
-    return Form(rows, form.numpy, x.shape[1:], dtype.name, repeats)
 
 
 def resumed(
@@ -295,6 +300,20 @@ def _simulated(
             error = error or _said(problem)
     x[_failed(x)] = np.nan
     return Chunk(theta, x, error)
+
+
+def _attempted(
+    form: Form, simulator: Simulator, theta: np.ndarray, seed: int, key: int
+) -> np.ndarray:
+    """Observations, or nothing where the simulator fails."""
+    try:
+        return form.call(simulator, theta, seed, key)
+    except Exception:
+        return np.empty(0)
+
+
+def _same(x: np.ndarray, other: np.ndarray) -> bool:
+    return np.array_equal(x, other, equal_nan=True)
 
 
 def _failed(x: np.ndarray) -> np.ndarray:
