@@ -51,6 +51,7 @@ bench: install
 	$(BIN)/python benchmarks/effects.py reweighted
 	$(BIN)/python benchmarks/power_mde.py
 	$(BIN)/python benchmarks/zoom.py
+	$(BIN)/python benchmarks/simulator.py --repetitions 20 --level 200
 
 # Every figure and table at a small budget, under half an hour; see experiments/__main__.py.
 experiments: install

@@ -26,8 +26,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from assay._core import stream
-from assay.io import atomic_write
+from assay._core import atomic_write, stream
 from assay.tasks import BENCHMARK, task
 from assay.tasks.task import Task
 

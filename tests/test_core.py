@@ -1,3 +1,5 @@
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -207,15 +209,16 @@ def test_a_generator_gives_a_seed_and_moves_on():
 def test_isolated_leaves_global_generators_alone():
     torch.manual_seed(1)
     np.random.seed(1)
-    before = torch.rand(1), np.random.rand()
+    random.seed(1)
+    before = torch.rand(1), np.random.rand(), random.random()
     torch.manual_seed(1)
     np.random.seed(1)
+    random.seed(1)
     with isolated(stream(0, "inside")):
-        inside = torch.rand(3)
-        np.random.rand(3)
-    assert (torch.rand(1), np.random.rand()) == before
+        inside = torch.rand(1), np.random.rand(), random.random()
+    assert (torch.rand(1), np.random.rand(), random.random()) == before
     with isolated(stream(0, "inside")):
-        assert torch.equal(torch.rand(3), inside)
+        assert (torch.rand(1), np.random.rand(), random.random()) == inside
 
 
 def test_isolated_restores_after_an_error():

@@ -299,7 +299,7 @@ class TestAddresses:
     @pytest.mark.parametrize(
         "address",
         [
-            "assay.io:atomic_write",
+            "assay._core:atomic_write",
             "assay.io:save",
             "assay.suite:check",
             "assay.diagnostics.local.lc2st:mse0",

@@ -226,6 +226,63 @@ def test_a_quick_check_runs_no_classifier(narrow):
     assert "classifier p" not in found.table[0]
 
 
+class TestSimulator:
+    """theta ~ N(0, I), x = theta + N(0, I), as in the calibrations above."""
+
+    PRIOR = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
+
+    @staticmethod
+    def simulate(theta):
+        return theta + torch.randn(theta.shape)
+
+    def check(self, q, x_o=X_O[0], suite=QUICK, **how):
+        given = {"simulator": self.simulate, "prior": self.PRIOR, "simulations": 200}
+        return assay.check(q, x_o=x_o, suite=suite, **{**given, **how})
+
+    def test_it_says_how_pairs_were_made(self, narrow, tmp_path):
+        suite = Suite(null=39, classifier=assay.MLP(epochs=2), classifier_null=19, context=5)
+        found = self.check(narrow, X_O, suite, resume=tmp_path / "made", simulations=400)
+        assert found.verdicts[0] == "rejected"
+        assert "80 simulations have parameters from the prior, 320 have" in found.verdict
+        assert "too narrow" in found.verdict
+        assert found.hypothesis.endswith("throughout the nearest 40% of x around x_o")
+        assert found.local.settings["n"] == found.classifier.settings["n"] == 320
+        assert found.sbc.settings["n"] == 80
+        assert found.context is None
+        # A q that follows x_o anywhere has simulations around it, where the prior has none.
+        assert found.local.outside.tolist() == [False, True]
+        call = "assay.check(posterior, simulator=simulator, prior=prior, x_o=x_o, simulations=400"
+        assert found.settings["call"].startswith(f"{call}, suite=Suite(null=39, ")
+        found.save(tmp_path / "check.npz")
+        assert repr(assay.load(tmp_path / "check.npz")) == repr(found)
+        found.report(tmp_path / "report.html")
+        assert "drawn around q at the 2 observations" in (tmp_path / "report.html").read_text()
+        with pytest.raises(ValueError, match="made with another seed"):
+            self.check(narrow, X_O, resume=tmp_path / "made", simulations=400, seed=1)
+
+    def test_where_q_is_right(self):
+        assert self.check(Gaussian(), simulations=600).verdicts == ("passed",)
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"theta": torch.zeros(20, 2)}, "simulator: expected it in place of pairs; got both"),
+            ({"prior": None}, "prior: expected a torch distribution"),
+            ({"simulator": None}, "prior: expected None without a simulator"),
+            ({"simulator": None, "prior": None, "resume": "here"}, "resume: expected None"),
+            ({"simulations": 3}, "simulations: expected at least 50"),
+            ({"x_o": None}, "x_o: expected the observation"),
+        ],
+    )
+    def test_what_does_not_fit(self, narrow, given, message):
+        with pytest.raises((ValueError, TypeError), match=message):
+            self.check(narrow, **given)
+
+    def test_a_calibration_has_pairs(self, narrow):
+        with pytest.raises(ValueError, match="simulator: expected it in place of pairs"):
+            self.check(narrow.calibration(100, k=8), narrow.draws(X_O[0]))
+
+
 class TestBadInput:
     def test_no_observation(self, narrow):
         with pytest.raises(ValueError, match="x_o: expected the observation"):

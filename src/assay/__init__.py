@@ -31,6 +31,7 @@ _NAMES = {
     "region": "diagnostics.local.region",
     "lhpd": "diagnostics.local.lhpd",
     "lpit": "diagnostics.local.lpit",
+    "posterior_sbc": "diagnostics.local.posterior_sbc",
     "sbc": "diagnostics.average.sbc",
     "coverage": "diagnostics.average.coverage",
     "tarp": "diagnostics.average.coverage",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from .diagnostics.local.lhpd import lhpd as lhpd
     from .diagnostics.local.lpit import lpit as lpit
     from .diagnostics.local.moments import moments as moments
+    from .diagnostics.local.posterior_sbc import posterior_sbc as posterior_sbc
     from .diagnostics.local.region import region as region
     from .diagnostics.local.score import score as score
     from .interpret.effects import effects as effects

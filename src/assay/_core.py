@@ -1,4 +1,4 @@
-r"""What everything stands on: checked input, named random streams, and threads.
+r"""What everything stands on: checked input, named random streams, threads, and whole files.
 
 **Input** of any library is brought to tensors, or refused: a message names the argument, says
 what was expected and what came, and where it is not obvious, what to do.
@@ -15,6 +15,9 @@ product.
 
 import hashlib
 import math
+import os
+import random
+import tempfile
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +26,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import reduce
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import IO, Any, TypeVar
 
 import numpy as np
 import torch
@@ -221,13 +225,15 @@ def isolated(generator: torch.Generator) -> Iterator[None]:
     """Seeds the global generators, which code of others reads, and restores them afterwards."""
     seed = int(torch.randint(2**31, (), generator=generator))
     with _ONE_AT_A_TIME, torch.random.fork_rng():
-        numpy_state = np.random.get_state()  # noqa: NPY002
+        numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
         torch.manual_seed(seed)
         np.random.seed(seed)  # noqa: NPY002
+        random.seed(seed)
         try:
             yield
         finally:
             np.random.set_state(numpy_state)  # noqa: NPY002
+            random.setstate(python_state)
 
 
 @contextmanager
@@ -281,3 +287,29 @@ class _Single:
 
 
 _SINGLE = _Single()
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Opens a file to write; it takes its place when all is written, and leaves none otherwise.
+
+    Example:
+        >>> path = Path(tempfile.mkdtemp()) / "a.txt"
+        >>> with atomic_write(path) as file:
+        ...     _ = file.write(b"all of it")
+        >>> path.read_text()
+        'all of it'
+    """
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        # mkstemp makes files for their owner only; this one is a file like any other.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -8,50 +8,22 @@ given again when a file that was made with one is loaded.
 
 import json
 import os
-import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from . import __version__
+from ._core import atomic_write
 
 FORMAT = 2
 # What a file cannot hold, and the argument of `load` that brings it back.
 GIVEN_AGAIN = ("base", "embed", "flow", "function", "log_q", "statistic")
-
-
-@contextmanager
-def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Opens a file to write; it takes its place when all is written, and leaves none otherwise.
-
-    Example:
-        >>> path = Path(tempfile.mkdtemp()) / "a.txt"
-        >>> with atomic_write(path) as file:
-        ...     _ = file.write(b"all of it")
-        >>> path.read_text()
-        'all of it'
-    """
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        # mkstemp makes files for their owner only; this one is a file like any other.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:

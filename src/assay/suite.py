@@ -2,6 +2,7 @@
 
 .. code-block:: python
 
+    found = assay.check(posterior, simulator=simulator, prior=prior, x_o=x_o)
     found = assay.check(posterior, theta, x, x_o)  # a flow, or anything with sample(x, n)
     found = assay.check(calibration, x_o=assay.Draws(x_o, theta_o))  # or samples made before
     print(found.verdict)
@@ -19,6 +20,7 @@ no longer hold.
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -59,7 +61,8 @@ from .report import write
 from .results import versions
 from .samples.calibration import Calibration, Draws, Embed, Latents
 from .samples.independence import autocorrelation
-from .samples.neighbourhoods import Nearest
+from .samples.neighbourhoods import Nearest, Support
+from .samples.pairs import ENOUGH, Simulations, pairs_around
 from .samples.posterior import (
     AnotherQ,
     Base,
@@ -79,8 +82,6 @@ FEW, MOST_TRAINED = 1, 10_000
 FEWEST_DRAWS = 4
 # The share of x that are near an observation.
 NEAR = 0.2
-# Draws beyond the number of parameters, where they are made here.
-ENOUGH = 4
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,11 @@ def check(
     labels: Sequence[str] | None = None,
     embed: Embed | None = None,
     seed: Seed = 0,
+    simulator: Callable[[Any], Any] | None = None,
+    prior: Any = None,
+    simulations: int = 2000,
+    executor: Executor | None = None,
+    resume: str | os.PathLike[str] | None = None,
 ) -> Check:
     """Checks q at one observation or many, by every test that fits what was given.
 
@@ -180,6 +186,14 @@ def check(
         labels: Names of the observations.
         embed: Turns observations into features, as in :class:`assay.Calibration`.
         seed: An int or a generator. The same seed gives the same check.
+        simulator: In place of `theta` and `x`, what makes them: a function of parameters (b, m)
+            that returns observations (b, ...), or of one vector, see
+            :class:`~assay.samples.pairs.Simulations`. Most simulations are then made around x_o,
+            where they tell most.
+        prior: The prior of the simulator's parameters.
+        simulations: How many simulations are made.
+        executor: Any :class:`concurrent.futures.Executor` that runs them.
+        resume: A folder in which they are kept, so that a check that was stopped goes on.
 
     Example:
         >>> theta, noise = torch.randn(2, 400, 1, generator=torch.Generator().manual_seed(0))
@@ -196,10 +210,11 @@ def check(
     seed, start = seed_of(seed), time.perf_counter()
     with progress(desc="checking", total=5, unit="part") as bar:
         bar.set_postfix_str("drawing")
-        given = _given(posterior, theta, x, x_o, _How(suite, embed, seed))
+        source = _simulations(simulator, prior, simulations, executor, resume)
+        given = _given(posterior, theta, x, x_o, _How(suite, embed, seed, source))
         words = _words(given, names, labels)
         parts = _Run(given, suite, seed, bar).parts(words[0])
-    how = {"seed": seed, "suite": repr(suite), "call": _call(posterior, suite, seed)}
+    how = {"seed": seed, "suite": repr(suite), "call": _call(posterior, suite, seed, source)}
     settings = {**given.local.summary, **how, "seconds": time.perf_counter() - start, **versions()}
     said: dict[str, Any] = {"names": words[0], "labels": words[1], "alpha": suite.alpha}
     return Check(**parts, **said, settings=settings, remarks=_remarks(given, words[1]))
@@ -213,11 +228,14 @@ class _Given:
     sets: Calibration  # pairs with draws of q, for global tests
     draws: Draws  # the observations, with a leading axis
     remark: str = ""  # why the latents of a flow are not what is tested
+    nearest: Nearest | None = None  # what is near, if a simulator made pairs around x_o
+    support: Support | None = None  # where they lie among simulated ones, if that was found out
+    made: str = ""  # how a simulator made the pairs
 
     @property
     def where(self) -> Nearest:
         """What is near: near for q, as far as the draws of q there tell."""
-        return Nearest(SHARES, self.sets.distance)
+        return self.nearest or Nearest(SHARES, self.sets.distance)
 
     @property
     def whitened(self) -> bool:
@@ -232,12 +250,33 @@ class _How:
     suite: Suite
     embed: Embed | None
     seed: int
+    source: Simulations | None = None
+
+
+def _simulations(
+    simulator: Any, prior: Any, simulations: int, executor: Any, resume: Any
+) -> Simulations | None:
+    """What makes pairs; None without a simulator."""
+    if simulator is not None:
+        return Simulations(simulator, prior, simulations, executor, resume)
+    idle = {"prior": prior, "executor": executor, "resume": resume}
+    for name, value in idle.items():
+        if value is not None:
+            raise ValueError(f"{name}: expected None without a simulator; got {value!r}.")
+    return None
 
 
 def _given(posterior: Any, theta: Any, x: Any, x_o: Any, how: _How) -> _Given:
     if x_o is None:
         raise ValueError("x_o: expected the observation to be checked; got None.")
     draws = x_o if isinstance(x_o, Draws) else Draws(x_o, n=how.suite.draws)
+    if how.source is not None:
+        if theta is not None or x is not None or isinstance(posterior, Calibration):
+            raise ValueError(
+                "simulator: expected it in place of pairs; got both. Use check(posterior, "
+                "simulator=simulator, prior=prior, x_o=x_o), or check(posterior, theta, x, x_o)."
+            )
+        return _from_simulator(posterior, draws, how, how.source)
     if not isinstance(posterior, Calibration):
         sampler = as_posterior(posterior)
         return _from_posterior(sampler, _checked_pairs(theta, x), draws, how)
@@ -247,6 +286,18 @@ def _given(posterior: Any, theta: Any, x: Any, x_o: Any, how: _How) -> _Given:
             "more. Use check(calibration, x_o=Draws(x_o, theta_o))."
         )
     return _from_calibration(posterior, draws, how.suite, how.seed)
+
+
+def _from_simulator(posterior: Any, draws: Draws, how: _How, source: Simulations) -> _Given:
+    k, seed = how.suite.k, how.seed
+    pairs = pairs_around(posterior, draws, source, k=k, embed=how.embed, seed=seed)
+    some = pairs.prior.subset(_rows(len(pairs.prior), how.suite.pairs, seed))
+    return _Given(
+        *(pairs.near, some, pairs.draws),
+        nearest=pairs.where,
+        support=pairs.support,
+        made=pairs.sentence,
+    )
 
 
 def _from_calibration(calibration: Calibration, draws: Draws, suite: Suite, seed: int) -> _Given:
@@ -339,6 +390,8 @@ class _Run:
         self._next("local test")
         test = score(self.given.local, self.given.where, self.suite.null, self.seed)
         local = test(self.given.draws)
+        if self.given.support is not None:
+            local = replace(local, support=self.given.support)
         said = names if self.given.local.named else None
         parts: dict[str, Any] = {"local": local, "effects": effects(self._told(), said)}
         self._next("detectable errors")
@@ -379,7 +432,8 @@ class _Run:
     def _context(self, test: LocalTest, detectable: PowerResult) -> TrustMap | None:
         """Verdicts at observations of the calibration, which x alone chooses."""
         calibration = self.given.local
-        if not self.suite.context:
+        # Pairs around x_o tell of no other place.
+        if not self.suite.context or self.given.made:
             return None
         rows = _rows(len(calibration), self.suite.context, self.seed)
         there = Draws(calibration.x[rows])
@@ -419,7 +473,7 @@ class _Run:
 
 def _remarks(given: _Given, labels: tuple[str, ...]) -> tuple[str, ...]:
     """What is to be said of the samples."""
-    remarks = [given.remark] if given.remark else []
+    remarks = [said for said in (given.made, given.remark) if said]
     if not given.whitened and given.local.k is not None:
         remarks.append(
             f"There are only {given.local.k} draws of q at each x: with {given.local.m + 2} or "
@@ -478,11 +532,15 @@ def _named(
     return unique
 
 
-def _call(posterior: Any, suite: Suite, seed: int) -> str:
+def _call(posterior: Any, suite: Suite, seed: int, source: Simulations | None) -> str:
     """The call that gives the same check again."""
     default = Suite()
     changed = {k: v for k, v in vars(suite).items() if v != getattr(default, k)}
     how = f", Suite({', '.join(f'{k}={v!r}' for k, v in changed.items())})" if changed else ""
+    if source is not None:
+        made = f"simulator=simulator, prior=prior, x_o=x_o, simulations={source.n}"
+        how = how.replace(", Suite", ", suite=Suite")
+        return f"assay.check(posterior, {made}{how}, seed={seed})"
     what = (
         f"calibration, x_o=draws{how.replace(', Suite', ', suite=Suite')}"
         if isinstance(posterior, Calibration)

@@ -233,6 +233,19 @@ class TestAround:
         assert abs(float(ratio.mean()) - 1) < 4 * float(ratio.std()) / 50_000**0.5
         assert ratio.max() <= 1 / 0.3 + 1e-3
 
+    def test_around_several_observations(self):
+        """Its density is that of its draws, which are around both, equally often."""
+        draws = torch.stack([Wrong().at(200, 0).theta, Wrong().at(200, 1).theta - 3])
+        proposal = Around(draws, TASK.prior, share=0.3)
+        theta = proposal.sample(50_000, stream(0, "around"))
+        ratio = (TASK.prior.log_prob(theta.double()) - proposal.log_prob(theta)).exp()
+        assert abs(float(ratio.mean()) - 1) < 4 * float(ratio.std()) / 50_000**0.5
+        low = Around(draws, TASK.prior, share=0.0).sample(5000, stream(0, "around")).mean(1) < -1.3
+        assert abs(float(low.double().mean()) - 0.5) < 0.05
+        alone = Around(draws[0], TASK.prior, share=0.3)
+        same = Around(draws[:1].expand(2, -1, -1), TASK.prior, share=0.3)
+        torch.testing.assert_close(alone.log_prob(theta), same.log_prob(theta))
+
     def test_it_stays_in_the_support_of_the_prior(self):
         box = Box((0.0, 0.0), (1.0, 1.0))
         draws = 0.05 + 0.1 * torch.rand(100, 2, generator=stream(0, "draws"))

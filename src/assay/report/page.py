@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..io import atomic_write
+from .._core import atomic_write
 from .at_observation import ObservationFigures
 from .average import average_figures
 from .environment import environment, read, required

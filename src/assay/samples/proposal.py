@@ -89,10 +89,11 @@ class Around:
     with mean and covariance of the draws, t times as wide, and the covariance of the prior. Around
     a normal prior the weight of the first part is a normal window of t times the draws' width:
     however little is known at x_o, weights are even over the draws and fall off from them. The
-    share s of the prior bounds them from below.
+    share s of the prior bounds them from below. For several observations, N is the mean of such
+    normals.
 
     Args:
-        theta: Draws of q at x_o, with shape (s, m).
+        theta: Draws of q at x_o, with shape (s, m), or at several of them, with shape (o, s, m).
         prior: The prior, a torch distribution or a :class:`Density`.
         times: How many times as wide as the draws the window is.
         share: The share of the prior.
@@ -112,10 +113,10 @@ class Around:
 
     def __post_init__(self) -> None:
         (theta,) = as_tensors({"theta": self.theta}).values()
-        if theta.ndim != 2 or len(theta) <= theta.shape[1]:
+        if theta.ndim not in (2, 3) or theta.shape[-2] <= theta.shape[-1]:
             raise ValueError(
-                "theta: expected draws of q at x_o with shape (s, m), more of them than "
-                f"parameters; got {tuple(theta.shape)}."
+                "theta: expected draws of q at x_o with shape (s, m) or (o, s, m), more of them "
+                f"than parameters; got {tuple(theta.shape)}."
             )
         check_finite("theta", theta)
         object.__setattr__(self, "theta", theta.cpu())
@@ -141,7 +142,8 @@ class Around:
     def log_prob(self, theta: Tensor) -> Tensor:
         """Log-densities (n,) of parameters (n, m), up to a constant."""
         prior = log_density("prior", self.prior, theta)
-        near = self._normal.log_prob(theta.double())
+        near = self._normal.log_prob(theta.double()[:, None])
+        near = near.logsumexp(1) - math.log(near.shape[1])
         parts = torch.stack([near + _log(1 - self.share), prior + _log(self.share)])
         return torch.where(prior > -torch.inf, parts.logsumexp(0), -torch.inf)
 
@@ -150,18 +152,21 @@ class Around:
 
     @cached_property
     def _normal(self) -> torch.distributions.MultivariateNormal:
-        prior = self.prior.sample(MOMENT_DRAWS, stream(0, "moments"))
-        window = _precision("theta", self.theta) / self.times**2
-        precision = window + _precision("prior", prior)
-        mean = self.theta.double().mean(0)
-        return torch.distributions.MultivariateNormal(mean, precision_matrix=precision)
+        """Normals at o observations."""
+        prior = _precision("prior", self.prior.sample(MOMENT_DRAWS, stream(0, "moments")))
+        each = self.theta if self.theta.ndim == 3 else self.theta[None]
+        windows = torch.stack([_precision("theta", draws) for draws in each]) / self.times**2
+        mean = each.double().mean(1)
+        return torch.distributions.MultivariateNormal(mean, precision_matrix=windows + prior)
 
     def _drawn(self, n: int, generator: torch.Generator) -> Tensor:
         """Draws (n, m) of the mixture, wherever they are."""
         mean, factor = self._normal.loc, self._normal.scale_tril
-        near = mean + torch.randn(n, len(mean), generator=generator).to(mean) @ factor.mT
-        prior = self.prior.sample(n, generator).to(near)
+        noise = torch.randn(n, mean.shape[1], 1, generator=generator).to(mean)
+        prior = self.prior.sample(n, generator).to(mean)
         chosen = torch.rand(n, 1, generator=generator) < self.share
+        which = torch.randint(len(mean), (n,), generator=generator)
+        near = mean[which] + (factor[which] @ noise)[..., 0]
         return torch.where(chosen, prior, near).to(self.theta)
 
 
@@ -202,19 +207,24 @@ def zoom(
         raise TypeError(f"sample: expected a function of (x, k, generator); got {sample!r}.")
     prior, proposal = as_density("prior", model.prior), as_density("proposal", proposal)
     n, k, seed = check_count("n", n), check_count("k", k), seed_of(seed)
-    theta = _called("proposal", partial(proposal.sample, n), seed)
+    theta = called("proposal", partial(proposal.sample, n), seed)
     _check_rows("proposal", theta, n)
     _check_support(theta, prior, proposal)
-    x = _called("simulate", partial(model.simulate, theta), seed)
+    x = called("simulate", partial(model.simulate, theta), seed)
     _check_rows("simulate", x, n)
-    theta_q = _called("sample", partial(sample, x, RESERVE * k), seed).to(theta)
+    theta_q = called("sample", partial(sample, x, RESERVE * k), seed).to(theta)
     expected = n, RESERVE * k, theta.shape[1]
     if theta_q.shape != expected:
         raise ValueError(f"sample: expected shape {expected}; got {tuple(theta_q.shape)}.")
     members = torch.cat([theta[:, None], theta_q], 1)
+    return Calibration(theta, x, companions(members, prior, proposal, k, seed))
+
+
+def companions(members: Tensor, prior: Density, proposal: Density, k: int, seed: int) -> Tensor:
+    """The members (n, k, m) of sets (n, r, m), the truth first, that are exchangeable with it."""
     weights = _log_weights(members.flatten(0, 1), prior, proposal).unflatten(0, members.shape[:2])
     kept = exchangeable(_filled(weights), k, seed)
-    return Calibration(theta, x, members.gather(1, kept[..., None].expand(-1, -1, len(theta[0]))))
+    return members.gather(1, kept[..., None].expand(-1, -1, members.shape[2]))
 
 
 def exchangeable(log_weights: Tensor, k: int, seed: Seed = 0) -> Tensor:
@@ -336,7 +346,7 @@ def _log(number: float) -> float:
     return math.log(number) if number > 0 else -math.inf
 
 
-def _called(name: str, function: Callable[[torch.Generator], Any], seed: int) -> Tensor:
+def called(name: str, function: Callable[[torch.Generator], Any], seed: int) -> Tensor:
     """What foreign code returns, given a generator; the global ones are seeded meanwhile."""
     with isolated(stream(seed, name, "global")), torch.no_grad():
         called = function(stream(seed, name))

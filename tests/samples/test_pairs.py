@@ -1,0 +1,289 @@
+"""Pairs around x_o, by exactness: the rank of the truth in its set is uniform if q is right.
+
+theta ~ N(0, 1), x ~ N(theta, 1 / 4), and simulations succeed with chance exp(-c theta^2): then
+p(theta | x, success) is that of a prior with precision 1 + 2 c.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from torch.distributions import Independent, MultivariateNormal, Normal
+
+import assay
+from assay._core import stream
+from assay.samples.pairs import NEAR, Simulations, pairs_around
+
+PRIOR = MultivariateNormal(torch.zeros(1), torch.eye(1))
+X_O, FAILING = torch.tensor([1.0]), 0.4
+
+
+def simulate(theta):
+    return theta + 0.5 * torch.randn(theta.shape)
+
+
+def fail(theta, rate=FAILING):
+    """A simulator that returns NaN where it fails, more often for large parameters."""
+    success = torch.rand(len(theta), 1) < (-rate * theta.square()).exp()
+    return torch.where(success, simulate(theta), torch.nan)
+
+
+def fail_loudly(theta):
+    """The same for one vector, by an error."""
+    x = fail(theta.reshape(1, 1))[0]
+    if x.isnan():
+        raise ArithmeticError("no solution")
+    return x
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The posterior for a prior of some precision, shifted."""
+
+    precision: float = 1.0
+    shift: float = 0.0
+
+    def sample(self, x, n):
+        variance = 1 / (self.precision + 4)
+        return variance * 4 * x + self.shift + variance**0.5 * torch.randn(n, 1)
+
+
+RIGHT = Posterior()
+
+
+def pairs(q=RIGHT, n=400, simulator=simulate, x_o=X_O, **how):
+    run = {name: how.pop(name) for name in ("resume", "executor") if name in how}
+    return pairs_around(q, x_o, Simulations(simulator, PRIOR, n, **run), **how)
+
+
+def same(first, second):
+    for part in ("prior", "near"):
+        one, other = getattr(first, part), getattr(second, part)
+        assert torch.equal(one.x, other.x)
+        assert torch.equal(one.members, other.members)
+
+
+def uniform(calibration):
+    """The p-value of uniform ranks."""
+    members = calibration.members[..., 0]
+    # A member may be its own companion: chance decides between them.
+    chance = 1e-6 * torch.rand(members.shape, generator=stream(0, "ties"))
+    ranks = (members[:, 1:] + chance[:, 1:] < members[:, :1] + chance[:, :1]).sum(1)
+    levels = (ranks + torch.rand(len(ranks), generator=stream(0, "levels"))) / members.shape[1]
+    return scipy.stats.kstest(levels.numpy(), "uniform").pvalue
+
+
+def test_two_stages():
+    found = pairs()
+    assert (len(found.prior), len(found.near)) == found.made == (80, 320)
+    assert found.prior.k == found.near.k == 16
+    assert found.draws.x.shape == (1, 1)
+    assert found.draws.theta.shape == (1, 1000, 1)
+    # Posterior sd 0.45; a window of twice that, and some of the prior.
+    assert 0.5 < found.near.theta.std() < 1.1
+    assert abs(float(found.near.theta.mean()) - 0.75) < 0.2
+    assert found.where.shares == NEAR
+    assert not found.support.outside.any()
+
+
+class TestExact:
+    def test_right(self):
+        found = pairs(n=1000)
+        assert uniform(found.near) > 0.001
+        assert uniform(found.prior) > 0.001
+
+    def test_wrong(self):
+        assert uniform(pairs(Posterior(shift=0.3), n=400).near) < 0.001
+
+    def test_failures_make_it_the_posterior_given_success(self):
+        given = pairs(Posterior(1 + 2 * FAILING), 1000, fail)
+        assert uniform(given.near) > 0.001
+        assert 0.1 < sum(given.failed) / 1000 < 0.5
+        assert len(given.near) == given.made[1] - given.failed[1]
+
+    def test_and_not_that_of_a_likelihood(self):
+        assert uniform(pairs(RIGHT, 1000, fail).near) < 0.001
+
+
+class TestSaid:
+    def test_how_they_were_made(self):
+        assert pairs(n=100).sentence.startswith(
+            "20 simulations have parameters from the prior, 80 have parameters drawn around q at "
+            "x_o (50 at a time)."
+        )
+        assert "failed" not in pairs(n=100).sentence
+
+    def test_failures(self):
+        found = pairs(Posterior(1 + 2 * FAILING), 100, fail_loudly)
+        words = f"{sum(found.failed)} of them failed (the first: ArithmeticError: no solution)"
+        assert words in found.sentence
+        assert "(one at a time)" in found.sentence
+        assert "failed (NaN or infinity)" in pairs(n=100, simulator=fail).sentence
+
+    def test_a_generator_of_its_own(self):
+        source = np.random.default_rng(0)
+        own = pairs(n=60, simulator=lambda theta: theta + source.standard_normal(1))
+        assert "keeps a random generator of its own" in own.sentence
+
+
+class TestManyObservations:
+    X = torch.tensor([[1.0], [-1.5], [0.0]])
+
+    def test_simulations_are_spread(self):
+        found = pairs(n=100, x_o=self.X)
+        assert found.draws.theta.shape == (3, 1000, 1)
+        assert found.where.shares == pytest.approx((0.2 / 3, 0.5 / 3, 0.8 / 3))
+        assert "around q at the 3 observations" in found.sentence
+        assert pairs(n=60, x_o=self.X.repeat(10, 1)).where == assay.Nearest()
+
+    def test_exact(self):
+        assert uniform(pairs(n=600, x_o=self.X).near) > 0.001
+
+    def test_each_is_tested(self):
+        @dataclass(frozen=True)
+        class Half(Posterior):
+            """Wrong for negative x."""
+
+            def sample(self, x, n):
+                return super().sample(x, n) + 0.5 * (x < -0.5)
+
+        found = pairs(Half(), n=400, x_o=self.X[:2])
+        result = assay.moments(found.near, found.where)(found.draws)
+        assert (result.adjusted <= 0.05).tolist() == [False, True]
+
+
+class TestGiven:
+    def test_draws(self):
+        theta = RIGHT.sample(X_O, 300)
+        found = pairs(n=100, x_o=assay.Draws(X_O, theta))
+        assert torch.equal(found.draws.theta[0], theta)
+
+    def test_arrays_of_double_precision(self):
+        def numpy_only(theta):
+            assert isinstance(theta, np.ndarray)
+            return theta + 0.5 * np.random.randn(*theta.shape)
+
+        assert pairs(n=60, simulator=numpy_only).near.x.dtype == torch.float32
+        double = pairs(n=60, simulator=numpy_only, x_o=X_O.double().numpy())
+        assert double.near.x.dtype == torch.float64
+
+    def test_priors_of_any_kind(self):
+        task = assay.tasks.TwoMoons()
+
+        def moons(theta):
+            return task.simulate(theta, torch.default_generator)
+
+        def sample(x, n):
+            return task.posterior(x, n, torch.default_generator).theta
+
+        for prior in (task.prior, torch.distributions.Uniform(-torch.ones(2), 1.0)):
+            wrapped = prior if prior is task.prior else Independent(prior, 1)
+            found = pairs_around(sample, [-0.4, 0.2], Simulations(moons, wrapped, 60))
+            assert found.near.theta.abs().max() <= 1
+
+    def test_more_draws_for_many_parameters(self):
+        prior = MultivariateNormal(torch.zeros(20), torch.eye(20))
+        source = Simulations(lambda theta: theta + torch.randn(theta.shape), prior, 60)
+        wide = pairs_around(
+            lambda x, n: x / 2 + 0.5**0.5 * torch.randn(n, 20), torch.zeros(20), source
+        )
+        assert wide.near.k == 24
+
+
+class Killed:
+    """Ends its process in the middle of a run."""
+
+    def __init__(self, at):
+        self.at, self.calls = at, 0
+
+    def __call__(self, theta):
+        self.calls += 1
+        if self.calls == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return simulate(theta)
+
+
+class TestResume:
+    def test_killed(self, tmp_path):
+        """After four calls to find out how it is called, one from the prior and two others."""
+        code = (
+            "from tests.samples.test_pairs import *; "
+            f"pairs(n=200, simulator=Killed(8), resume={str(tmp_path)!r})"
+        )
+        root = Path(__file__).parents[2]
+        done = subprocess.run([sys.executable, "-c", code], cwd=root, timeout=120, check=False)
+        assert done.returncode == -signal.SIGKILL
+        kept = {"call.json", "prior-50-00000.npz", "around-50-00000.npz", "around-50-00001.npz"}
+        assert kept == {file.name for file in tmp_path.iterdir()}
+        same(pairs(n=200, resume=tmp_path), pairs(n=200))
+
+    def test_the_same_call_goes_on(self, tmp_path):
+        first = pairs(n=200, resume=tmp_path / "made")
+        names = sorted(file.name for file in (tmp_path / "made").iterdir())
+        assert names[0] == "around-50-00000.npz"
+        assert {"call.json", "prior-50-00000.npz"} < set(names)
+        (tmp_path / "made" / "around-50-00001.npz").unlink()
+        same(pairs(n=200, resume=tmp_path / "made"), first)
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"seed": 1}, "another seed"),
+            ({"n": 300}, "another simulations"),
+            ({"x_o": 2 * X_O}, "another x_o"),
+            ({"n": 300, "seed": 1}, "another seed and another simulations"),
+            ({"q": Posterior(shift=1.0)}, "of the same parameters; got others in .*around"),
+        ],
+    )
+    def test_another_call_is_refused(self, tmp_path, change, words):
+        pairs(n=200, resume=tmp_path)
+        with pytest.raises(ValueError, match=f"resume: expected .*{words}"):
+            pairs(resume=tmp_path, **{"n": 200, **change})
+
+
+def test_a_file_in_place_of_a_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="resume: expected a folder; got the file"):
+        pairs(resume=tmp_path / "file")
+
+
+BAD = {
+    "simulator": (lambda: Simulations(3, PRIOR), "simulator: expected a function"),
+    "prior": (lambda: Simulations(simulate, None), "prior: expected a torch distribution"),
+    "few": (lambda: pairs(n=20), "simulations: expected at least 50"),
+    "marginals": (
+        lambda: pairs_around(RIGHT, X_O, Simulations(simulate, Normal(0.0, 1.0), 60)),
+        "prior: expected draws with shape",
+    ),
+    "posterior": (lambda: pairs(3), "posterior: expected an object with sample"),
+    "x_o": (lambda: pairs(x_o=[1.0, 2.0]), r"x_o of shape \(2,\)"),
+    "simulations": (lambda: pairs_around(RIGHT, X_O, simulate), "simulations: expected"),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), BAD.values(), ids=BAD)
+def test_bad_input(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [0.0, 0.15])
+def test_level(rate):
+    """1000 repetitions: rejections at 0.05 and 0.2 within 99.9 % binomial intervals."""
+    found, simulator = [], partial(fail, rate=rate)
+    for seed in range(1000):
+        made = pairs(Posterior(1 + 2 * rate), 100, simulator, seed=seed, draws=100)
+        result = assay.moments(made.near, made.where, 19, seed=seed)(made.draws)
+        found.append(float(result.pvalue[0]))
+    for alpha in (0.05, 0.2):
+        low, high = scipy.stats.binom(1000, alpha).interval(0.999)
+        assert low <= (np.array(found) <= alpha + 1e-9).sum() <= high
