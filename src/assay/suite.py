@@ -344,7 +344,7 @@ class _Run:
         alpha, seed = self.suite.alpha, self.seed
         there = Draws(calibration.x[_rows(len(calibration), self.suite.context, seed)])
         detectable = power(test, there, seed=seed, alpha=alpha, repetitions=CONTEXT_RUNS)
-        return judged(test(there), detectable, self.suite.relevant, alpha)
+        return judged(test.decided(there), detectable, self.suite.relevant, alpha)
 
     def _classified(self, names: tuple[str, ...] | None) -> dict[str, Any]:
         if self.suite.classifier is None:

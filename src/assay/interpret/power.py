@@ -98,7 +98,7 @@ class Rerun(Replay):
         with without_progress():
             test = self.test.with_seed(seed)
             planted = (self.planter.plant(error, size, repetition) for size in sizes)
-            return [test.refit_on(calibration)(self.draws) for calibration in planted]
+            return [test.refit_on(calibration).decided(self.draws) for calibration in planted]
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ def replay_of(test: LocalTest, draws: Draws, seed: int) -> Replay:
     if form is not None:
         return Closed(planter, observation, form.nulls, form.hypothesis, form)
     many = draws.many(observation)
-    result = first(many)
+    result = first.decided(many)
     claim = planter, observation, result.null.shape[-1], result.hypothesis
     if test.poolable:
         return PooledRerun(*claim, test.with_nulls(EACH), many)

@@ -234,8 +234,8 @@ class Verdict(Readable):
     @property
     def _wrong(self) -> list[str]:
         which = np.flatnonzero(self.rejected)
-        there = ["There"] if len(self.labels) == 1 else [f"At {label}" for label in self.labels]
-        said = [f"{there[i]}, {self._told(i)}{self._far(i)}" for i in which[:5]]
+        whose = [""] if len(self.labels) == 1 else [f"{label}: " for label in self.labels]
+        said = [f"{whose[i]}{self._told(i)}{self._far(i)}" for i in which[:5]]
         return said + ([f"And so on, at {len(which) - 5} more."] if len(which) > 5 else [])
 
     def _told(self, which: int) -> str:
@@ -244,8 +244,8 @@ class Verdict(Readable):
         if effects.wrong:
             return effects.sentence
         return (
-            "neither bias nor width nor coverage is off by more than noise: what is wrong with q "
-            "is its shape, or how parameters depend on each other."
+            "Neither bias, width, correlation nor coverage is off by more than noise: what is "
+            "wrong with q is its shape, or how parameters depend on each other."
         )
 
     @property
