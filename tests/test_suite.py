@@ -43,9 +43,9 @@ def test_every_part_is_there(full):
 
 def test_it_says_what_is_wrong_and_where(full):
     assert full.verdicts[0] == "rejected"
-    assert "mu is" in full.effects[0].sentence
-    assert "too narrow" in full.verdict
-    assert "At x_o[0], " in full.verdict
+    assert "q's sd of mu is 0." in full.effects[0].sentence
+    assert "times the true sd" in full.verdict
+    assert "x_o[0]: Near x_o" in full.verdict
 
 
 def test_a_verdict_is_the_trust_map_s(full):
@@ -85,7 +85,7 @@ class TestWhatCanBeGiven:
         found = assay.check(narrow, calibration.theta, calibration.x, X_O[0], QUICK)
         assert found.settings["space"] == "latent"
         assert found.names == ("theta[0]", "theta[1]")
-        assert found.local.parameters is not None
+        assert found.local.effects.named
         assert found.labels == ("x_o",)
         assert found.verdicts == ("rejected",)
         assert found.sbc.settings["n"] == 200

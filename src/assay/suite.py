@@ -173,7 +173,7 @@ def check(
         >>> found.verdicts
         ('rejected',)
         >>> found.effects[0].sentence
-        'mu is ... % too narrow; the 90 % region covers about ... % (... to ... %); ...'
+        "Near x_o (nearest 20 %), q's sd of mu is 0... times the true sd (at x_o, ..."
     """
     suite = Suite() if suite is None else suite
     check_kind("suite", suite, "a Suite()", "alpha", "classifier")

@@ -436,7 +436,7 @@ def test_what_is_not_identifiable_is_said_to_be_so():
 
 def test_the_largest_size_at_which_anything_is_wrong():
     """An error within the nearest twentieth, beside an observation without any."""
-    z, x = torch.randn(2, 400, 1, generator=stream(0, "narrow"))
+    z, x = torch.randn(2, 300, 1, generator=stream(1, "narrow"))
     wrong = assay.Calibration.from_base(z - 1.5 * (x.abs() < 0.06), x)
     result = moments(wrong, assay.Nearest((0.05, 0.5)), null=9)(torch.tensor([[0.0], [1.0]]))
     found = effects(result)

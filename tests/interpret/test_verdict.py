@@ -29,7 +29,7 @@ def found():
 
 def test_words(found):
     assert found.verdicts[:2] == ("rejected", "trusted")
-    assert "At left, mu is" in found.verdict
+    assert "left: Near x_o (nearest 20 %), q's mean of mu is" in found.verdict
     assert "too high" in found.verdict
     assert "At right nothing was found, and a shift of" in found.verdict
     assert "far is untested: it lies outside the simulated observations." in found.verdict
@@ -37,7 +37,8 @@ def test_words(found):
 
 
 def test_at_one_observation(found):
-    assert found.at(0).startswith("left: rejected (adjusted p = 0.0250). mu is ")
+    said = "left: rejected (adjusted p = 0.0250). Near x_o (nearest 20 %), q's mean of mu is "
+    assert found.at(0).startswith(said)
     assert found.at(1).startswith("right: trusted; a shift of ")
     assert found.at(2).startswith(
         "far: untested, since it lies outside the simulated observations."
@@ -59,7 +60,7 @@ def test_what_is_rejected_outside_is_said_with_caution(found):
     assert "It lies outside the simulated observations" not in wrong.at(0)
     assert wrong.verdict.count("outside the simulated observations") == 1
     # The one where no effect shows is wrong in another way.
-    assert "At right, neither bias nor width nor coverage is off" in wrong.verdict
+    assert "right: Neither bias, width, correlation nor coverage is off" in wrong.verdict
 
 
 def test_the_summary_is_a_table(found):

@@ -4,6 +4,7 @@ import scipy.stats
 import torch
 
 from assay._core import stream
+from assay.classifiers.features import NormalScores
 from assay.diagnostics.local.claims import Exchanged, claims, pairs, varying
 
 KINDS = ("bias", "width", "correlation", "region")
@@ -11,7 +12,8 @@ KINDS = ("bias", "width", "correlation", "region")
 
 def made(members, copies=199, seed=0):
     marks = members.square().sum(2, keepdim=True) < members.shape[2]
-    return Exchanged.of(members, marks, copies, stream(seed, "exchanges"))
+    scores = NormalScores()(members.flatten(0, 1)[None]).reshape(members.shape)
+    return Exchanged.of(scores, marks, copies, stream(seed, "exchanges"))
 
 
 def normal(b=150, r=9, m=3, seed=0):

@@ -24,7 +24,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...classifiers.features import NormalScores
 from ...results import step_down
 
 # Numbers in the largest table of scores.
@@ -49,14 +48,13 @@ class Exchanged:
 
     @classmethod
     def of(
-        cls, members: Tensor, marks: Tensor, copies: int, generator: torch.Generator
+        cls, scores: Tensor, marks: Tensor, copies: int, generator: torch.Generator
     ) -> "Exchanged":
-        """Members (b, r, m) that can be compared, with the truth first, and so many exchanges."""
-        b, r, _ = members.shape
-        scores = NormalScores()(members.double().flatten(0, 1)[None]).reshape(members.shape)
+        """Scores (b, r, m) and marks (b, r, l) of members, truths first, and so many exchanges."""
+        b, r, _ = scores.shape
         who = torch.randint(r, (copies + 1, b), generator=generator)
         who[0] = 0
-        return cls(scores, marks.double(), who.to(members.device))
+        return cls(scores.double(), marks.double(), who.to(scores.device))
 
     def blocks(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Scores (h, b, m) and marks (h, b, l) of the truths of some copies after another."""
@@ -93,9 +91,9 @@ def claims(exchanged: Exchanged, shares: Tensor) -> Claims:
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
-        >>> members = torch.randn(200, 9, 2, generator=generator)
-        >>> members[:, 0, 1] *= 2  # q is too narrow in the second parameter
-        >>> sets = Exchanged.of(members, members > 0, 199, generator)
+        >>> scores = torch.randn(200, 9, 2, generator=generator)
+        >>> scores[:, 0, 1] *= 2  # q is too narrow in the second parameter
+        >>> sets = Exchanged.of(scores, scores > 0, 199, generator)
         >>> claims(sets, torch.full((1, 200), 0.005)).width.pvalue <= 0.05
         array([[False,  True]])
     """

@@ -8,7 +8,7 @@ truth lies inside.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +16,9 @@ from torch import Tensor
 from ...results import LEVELS
 from .claims import pairs
 from .extrapolation import Extrapolation, Z
-from .seen import Seen
+
+if TYPE_CHECKING:
+    from .seen import Seen
 
 # A variance that is less than so many of its errors is not told; nor is anything where widths of a
 # right q would scatter by this much, in logarithms.
@@ -97,7 +99,7 @@ class Averages:
 class Estimates:
     """What is told of b sets, the nearest first, with shares (c, b) and a fit that goes to x_o."""
 
-    seen: Seen
+    seen: "Seen"
     shares: Tensor
     fit: Extrapolation | None
 

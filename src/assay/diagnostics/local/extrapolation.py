@@ -13,8 +13,8 @@ function, a sum over single coordinates or one function of all, made of cosines 
 and Recht 2007, *Random Features for Large-Scale Kernel Machines*). With its length and size known
 this is universal kriging (Matheron 1969). They are not known: fits with many are averaged by their
 restricted likelihood (Hoeting, Madigan, Raftery and Volinsky 1999, *Bayesian Model Averaging*),
-and a fifth of the prior belongs to g = 0. Where an error oscillates g follows it; where it does not,
-intervals are those of the polynomial.
+and a fifth of the prior belongs to g = 0. Where an error oscillates g follows it; where it does
+not, intervals are those of the polynomial.
 
 A **variance** that varies is fitted by its logarithm, :math:`\log v_i = \eta_i`, through working
 responses :math:`\eta_i + v_i / e^{\eta_i} - 1` (Hastie and Tibshirani 1990, *Generalized Additive

@@ -104,7 +104,7 @@ def local_effects(
         >>> slope = Calibration.from_base(z - x, x)  # q is x too high
         >>> found = local_effects(slope, torch.tensor([1.0, -1.0]))
         >>> found.bias.value[-1].round(1), found.bias.at.round(1)
-        (array([ 0.8, -0.8]), array([ 1.2, -1. ]))
+        (array([ 0.9, -0.9]), array([ 1. , -1.1]))
         >>> found.bias.pvalue[-1]
         array([0.005, 0.005])
     """
@@ -187,7 +187,9 @@ def _directions(calibration: Calibration, points: Tensor, weights: Tensor) -> Te
 def _effects(seen: Seen, around: _Around, copies: int, chance: torch.Generator) -> LocalEffects:
     """All numbers at one observation."""
     told = Estimates(seen, around.shares, Extrapolation.of(around.moved[:MOST_POINTS]))
-    exchanged = Exchanged.of(seen.members, _marks(seen.distances), copies, chance)
+    levels = torch.special.ndtri(around.shares.new_tensor(LEVELS))
+    marks = _scores(seen.distances[..., None]) <= levels
+    exchanged = Exchanged.of(_scores(seen.members), marks, copies, chance)
     said, varies = claims(exchanged, around.shares), varying(exchanged, around.contrasts())
     # An interval is wrong where bias or width is.
     either = np.minimum(said.bias.pvalue, said.width.pvalue)[..., None].repeat(len(LEVELS), 2)
@@ -230,11 +232,9 @@ def _kind(estimate: Estimate, claim: Claim, known: Tensor, varies: np.ndarray) -
     )
 
 
-def _marks(distances: Tensor) -> Tensor:
-    """Whether members at distances (b, r) lie inside regions of all levels (b, r, l)."""
-    scores = NormalScores()(distances.double().reshape(1, -1, 1)).reshape(*distances.shape, 1)
-    inside: Tensor = scores <= torch.special.ndtri(scores.new_tensor(LEVELS))
-    return inside
+def _scores(members: Tensor) -> Tensor:
+    """Normal scores of members (b, r, m) among those of all sets."""
+    return NormalScores()(members.double().flatten(0, 1)[None]).reshape(members.shape)
 
 
 def _joined(parts: list[Any]) -> Any:

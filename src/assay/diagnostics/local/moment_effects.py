@@ -18,15 +18,17 @@ leaves an error of order :math:`1 / k^2` (Quenouille 1956, *Notes on bias in est
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 import scipy.special
 import torch
 from torch import Tensor
 
-from ...classifiers.features import Coordinates
 from ...results import LEVELS, Rowed
+
+if TYPE_CHECKING:
+    from ...classifiers.features import Coordinates
 
 # The share of latents beyond which a truth is said to lie in the tail of q.
 BEYOND = 1e-3
@@ -102,7 +104,7 @@ class Ellipsoids:
     """
 
     members: Tensor
-    coordinates: Coordinates
+    coordinates: "Coordinates"
 
     @property
     def combined(self) -> tuple[float, ...]:

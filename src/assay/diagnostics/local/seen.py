@@ -11,18 +11,21 @@ first where s is nearly lognormal; for normal draws it is right to a thousandth 
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
 from ..._core import stream
-from ...classifiers.features import Coordinates, Hermite
 from ...nulls.exchange import BASE_DRAWS
 from ...results import LEVELS
 from ...samples.calibration import Calibration, Draws, Latents
 from ...samples.posterior import StandardNormal
+from .claims import pairs
 from .moment_effects import Balls, Ellipsoids, Shells, residuals, still
+
+if TYPE_CHECKING:
+    from ...classifiers.features import Coordinates
 
 # Draws at each x that claims need; those that estimates need: squares of residuals have a mean.
 FEWEST_DRAWS, TELLING_DRAWS = 3, 4
@@ -98,7 +101,7 @@ def usable(calibration: Calibration, seed: int) -> Calibration:
 
 
 def source_of(
-    calibration: Calibration, coordinates: Coordinates, draws: Draws, seed: int
+    calibration: Calibration, coordinates: "Coordinates", draws: Draws, seed: int
 ) -> Source:
     """Where residuals come from, for a calibration and draws at the observations."""
     if not isinstance(calibration, Latents):
@@ -115,7 +118,7 @@ class _Draws:
     """Truths among the draws of q at the same x."""
 
     calibration: Calibration
-    coordinates: Coordinates
+    coordinates: "Coordinates"
 
     def seen(self, rows: Tensor, which: int, chance: torch.Generator) -> Seen:
         """Residuals of members against the others of their set, and ellipsoids of sets."""
@@ -177,7 +180,7 @@ class _Carried(_Latents):
     """Truths as parameters at x_o, where their latents are carried through draws of q.
 
     Moments of q there are constants of a regression on Hermite functions of the latents of its
-    draws, which have known means: only what they do not explain is left as noise.
+    draws, which have mean zero: only what they do not explain is left as noise.
     """
 
     latents: Tensor  # of the draws at every observation, (o, s, m)
@@ -189,7 +192,9 @@ class _Carried(_Latents):
         scale = theta.std(0)
         theta = (theta - theta.mean(0)) / torch.where(scale > 0, scale, 1)
         carried = carried_to(sets.flatten(0, 1), latents, theta).reshape(sets.shape)
-        there = torch.cat([Hermite(1)(latents), Hermite(2)(latents)], 1)
+        first, second = pairs(latents.shape[1])
+        products = latents[:, first] * latents[:, second]
+        there = torch.cat([latents, latents.square() - 1, products], 1)
         mean, square = (expected_under_q(values, there) for values in (theta, theta**2))
         unit = (square - mean**2).clamp_min(0.5).sqrt()
         moved = (carried - mean) / unit
