@@ -10,7 +10,7 @@ from assay import Draws, effects, lc2st, moments
 from assay._core import stream
 from assay.diagnostics.local.region import region
 from assay.interpret.density_ratio import Estimate, weighted
-from assay.interpret.effects import Reweighted, _off, _times, _width, two
+from assay.interpret.effects import Reweighted, _off, _ratio, _width, two
 from assay.interpret.errors import Skew
 from assay.results import LEVELS, LC2STResult
 from assay.samples.neighbourhoods import Nearest
@@ -113,9 +113,9 @@ def test_a_right_posterior_is_called_wrong_at_most_5_times_in_100(gaussian):
 
 
 def test_small_errors_are_not_called_zero():
-    assert (_times(0.998), _times(1.006)) == ("0.998 times", "1.01 times")
+    assert [_ratio(v) for v in (0.998, 1.006, 1.06, 1.26)] == ["0.998", "1.01", "1.06", "1.3"]
     assert _off(numbers([0.004]), 0, " sd") == "less than 0.01 sd (of q) too high"
-    assert [two(v) for v in (0.0612, 9.96, 12.4, 4100.0)] == ["0.061", "9.96", "12", "4100"]
+    assert [two(v) for v in (0.0612, 9.91, 12.4, 4100.0)] == ["0.061", "9.9", "12", "4100"]
 
 
 def numbers(value, lower=None, upper=None, **there):

@@ -223,7 +223,7 @@ class Effects(Readable):
         low, high = np.nanmin(self.dispersion.lower), np.nanmax(self.dispersion.upper)
         return (
             f"{self._where}no error beyond noise: bias within ±{two(bias)} sd, width within "
-            f"{two(low)} to {two(high)} times the true one (95 % intervals); "
+            f"{_ratio(low)} to {_ratio(high)} times the true one (95 % intervals); "
             f"{_covers(self.region)}"
         )
 
@@ -367,7 +367,7 @@ CLAIMED = ("bias", "dispersion", "correlation", "region")
 def _wrong(kind: Kind, right: Any, alpha: float) -> np.ndarray:
     """Where errors are claimed: by exchanges, and outside of their interval if it is known."""
     outside = (kind.lower > right) | (kind.upper < right) | np.isnan(kind.lower)
-    return np.asarray((kind.pvalue <= alpha) & outside)
+    return np.asarray((kind.pvalue < alpha) & outside)
 
 
 def _sizes(wrong: list[np.ndarray], size: int | None) -> np.ndarray:
@@ -397,7 +397,7 @@ def _estimate(
     blind = flags & np.isnan(lower)
     lower = np.where(blind, np.where(sign > 0, -np.inf, centre), lower)
     upper = np.where(blind, np.where(sign > 0, centre, np.inf), upper)
-    there = (kind.at, kind.at_lower, kind.at_upper, flags & (kind.varies <= alpha))
+    there = (kind.at, kind.at_lower, kind.at_upper, flags & (kind.varies < alpha))
     return Estimate(value, lower, upper, centre, low, high, flags, *there)
 
 
@@ -423,13 +423,12 @@ def two(value: float) -> str:
     """A number with two digits that count, without an exponent.
 
     Example:
-        >>> two(0.6149), two(1.0449), two(12345.0), two(float("inf"))
-        ('0.61', '1.04', '12000', 'inf')
+        >>> two(0.6149), two(1.26), two(12345.0), two(float("inf"))
+        ('0.61', '1.3', '12000', 'inf')
     """
     if not np.isfinite(value):
         return f"{value:g}"
-    shown = f"{value:.2f}" if 0.1 <= abs(value) < 10 else f"{value:.2g}"
-    return np.format_float_positional(float(shown), trim="-")
+    return np.format_float_positional(float(f"{value:.2g}"), trim="-")
 
 
 def _off(estimate: Estimate, j: int, unit: str) -> str:
@@ -452,10 +451,11 @@ def _width(estimate: Estimate, j: int) -> str:
     if np.isnan(value):
         size = f"more than {two(lower)} times the true sd" if lower > 1 else ""
         return f"{size or ('too large' if lower == 1 else 'too small')} {UNTOLD}"
-    near, (at, low, high) = f"{_times(value)} the true sd", _at(estimate, j)
+    near, (at, low, high) = f"{_ratio(value)} times the true sd", _at(estimate, j)
     if np.isnan(at):
         return near
-    return f"{near} (at x_o, extrapolated: {_times(at)}, {two(low)} to {two(high)})"
+    ends = f"{_ratio(low)} to {_ratio(high)}"
+    return f"{near} (at x_o, extrapolated: {_ratio(at)} times, {ends})"
 
 
 def _at(estimate: Estimate, j: int) -> tuple[float, float, float]:
@@ -474,9 +474,10 @@ def _amount(value: float, unit: str) -> str:
     return f"{two(abs(value)) if abs(value) >= 0.005 else 'less than 0.01'}{unit}"
 
 
-def _times(value: float) -> str:
-    """A ratio that is not one, with as many digits as show it."""
-    return f"{value:.3f} times" if 0.995 <= value < 1.005 else f"{two(value)} times"
+def _ratio(value: float) -> str:
+    """A ratio, with as many digits as show that it is not one."""
+    off = abs(value - 1)
+    return two(value) if off >= 0.1 else f"{value:.2f}" if off >= 0.005 else f"{value:.3f}"
 
 
 def _covers(region: Estimate) -> str:

@@ -40,7 +40,7 @@ UGLY = {
     "mostly zero": exact(counts(0.05)),
     "two values": exact(lambda z, x, g: (z > 0.5).float()),
     "rounded": exact(lambda z, x, g: (2 * z).round()),
-    "Cauchy": exact(lambda z, x, g: z / z.flip(0).abs()),
+    "Cauchy": exact(lambda z, x, g: torch.tan(3.14 * torch.special.ndtr(z) - 1.57)),
     "lognormal": exact(lambda z, x, g: (3 * z).exp()),
     "bounded": exact(lambda z, x, g: torch.special.ndtr(3 * z)),
     "constant": exact(lambda z, x, g: z * torch.tensor([1.0, 0.0])),

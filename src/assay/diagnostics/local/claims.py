@@ -134,12 +134,18 @@ def _statistics(u: Tensor, marks: Tensor, shares: Tensor, usual: Tensor) -> Tens
     variance = (square - mean**2).clamp_min(1e-6)
     spread = fourth - 4 * cube * mean + 6 * square * mean**2 - 3 * mean**4 - variance**2
     width = (variance / usual).log() * _per_deviation(spread / variance**2)
-    products = torch.stack([(u.mT * share) @ u for share in shares], 1)
+    products = torch.stack([_products(u, share) for share in shares], 1)
     covariance = products - mean[..., None] * mean[..., None, :]
     scale = (variance[..., None] * variance[..., None, :]).sqrt()
     first, second = pairs(u.shape[2])
     correlation = (covariance / scale)[..., first, second].clamp(-0.999, 0.999).atanh()
     return torch.cat([mean * _per_deviation(variance), width, correlation, shares @ marks], 2)
+
+
+def _products(u: Tensor, share: Tensor) -> Tensor:
+    """Means (h, m, m) of products of scores (h, b, m); the nearest sets come first."""
+    last = int(share.nonzero()[-1]) + 1
+    return (u[:, :last].mT * share[:last]) @ u[:, :last]
 
 
 def _contrasted(u: Tensor, contrasts: Tensor) -> Tensor:
