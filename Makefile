@@ -47,6 +47,8 @@ bench: install
 	$(BIN)/python benchmarks/speed_lhpd.py
 	$(BIN)/python benchmarks/power_lhpd.py
 	$(BIN)/python benchmarks/speed_c2st.py
+	$(BIN)/python benchmarks/effects.py claims
+	$(BIN)/python benchmarks/effects.py at
 	$(BIN)/python benchmarks/effects.py bands
 	$(BIN)/python benchmarks/effects.py reweighted
 	$(BIN)/python benchmarks/power_mde.py

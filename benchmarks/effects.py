@@ -1,9 +1,22 @@
-"""Effects: do their bands hold the truth, and does reweighting bring q nearer to it?
+"""Effects: are claims as rare as they should be, do intervals hold, does reweighting help?
 
+    PYTHONPATH=src:. python benchmarks/effects.py claims [--repetitions 1000] [--workers 16]
+        [--only ...] [--record claims.json]
+    PYTHONPATH=src:. python benchmarks/effects.py at [--repetitions 500] [--workers 16]
+        [--only ...] [--record at.json]
     PYTHONPATH=. python benchmarks/effects.py bands [--repetitions 200] [--nulls 39]
         [--workers 16] [--only ...]
     PYTHONPATH=. python benchmarks/effects.py reweighted [--device cuda] [--task slcp ...]
         [--observations 10]
+
+`claims`: q is right, in designs with ties, counts, heavy tails, bounds, few pairs, many features
+and more; the share of repetitions is printed in which any error is named. It must be at most the
+level, 0.05. Then errors are planted: the share in which one of their kind is named, and the share
+in which one of another kind, or of a parameter that is right, is.
+
+`at`: the error of q varies with x; the shares of repetitions are printed in which intervals at x_o
+hold the true bias, width, correlation and coverage of the 90 % region, with half of the width
+of the first, and how often the average over the neighbourhood does.
 
 `bands`: errors of known size are planted everywhere, and for every kind of number the share of
 repetitions is printed in which the stated band holds the true value, for the worst of the numbers
@@ -17,28 +30,279 @@ are drawn from so many that hardly any is repeated. An accuracy of 0.5 is that o
 """
 
 import argparse
+import json
 import multiprocessing
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
+import scipy.stats
 import torch
-from experiments.flows import NSF, Training, train
 from sklearn.model_selection import KFold
+from torch import Tensor
 
 import assay
 from assay._core import stream
-from assay.interpret.effects import Effects
+from assay.diagnostics.local.local_effects import Kind, local_effects
+from assay.interpret.effects import Effects, effects_of
 from assay.interpret.errors import Error, Narrow, Shift, Skew, Wide
-from assay.results import LEVELS
+from assay.results import LEVELS, versions
+from assay.samples.calibration import Latents
+from assay.samples.posterior import StandardNormal
 from assay.tasks import BENCHMARK, ConjugateGaussian, GammaPoisson, Perturbed, task
 from assay.tasks.task import Task
 
 KINDS = ("bias", "dispersion", "intervals", "region", "total_variation")
 TRUTH, DRAWS = 400_000, 2000
+CLAIMED = ("bias", "dispersion", "correlation", "region")
+
+
+@dataclass(frozen=True)
+class Right:
+    """A q that is right: truth and draws come from one function of noise (n, k + 1, m) and x."""
+
+    draw: Callable[[Tensor, Tensor, torch.Generator], Tensor]
+    n: int = 300
+    k: int = 16
+    m: int = 2
+    d: int = 2
+    features: Callable[[Tensor], Tensor] = lambda x: x
+    latent: bool = False
+
+    def calibration(self, seed: int) -> assay.Calibration:
+        """Pairs with draws, or latents."""
+        generator = stream(seed, "right")
+        x = self.features(torch.randn(self.n, self.d, generator=generator))
+        if self.latent:
+            return assay.Calibration.from_base(torch.randn(self.n, self.m, generator=generator), x)
+        noise = torch.randn(self.n, self.k + 1, self.m, generator=generator)
+        members = self.draw(noise, x[:, None], generator)
+        return assay.Calibration(members[:, 0], x, members[:, 1:])
+
+
+def normal(z: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:
+    return z
+
+
+def located(z: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:
+    return z + x[..., :1]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Poisson draws."""
+
+    rate: float
+
+    def __call__(self, z: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Counts of one rate."""
+        return torch.poisson(torch.full(z.shape, self.rate), generator=generator)
+
+
+RIGHT = {
+    "normal": Right(located),
+    "normal, n = 20": Right(located, n=20),
+    "normal, n = 60": Right(located, n=60),
+    "normal, n = 10 000": Right(located, n=10_000),
+    "latents": Right(normal, latent=True),
+    "latents, n = 60": Right(normal, n=60, latent=True),
+    "Poisson(0.5)": Right(Counts(0.5)),
+    "Poisson(0.5), n = 60": Right(Counts(0.5), n=60),
+    "Poisson(0.5), n = 10 000": Right(Counts(0.5), n=10_000),
+    "Poisson(0.05)": Right(Counts(0.05)),
+    "two values": Right(lambda z, x, g: (z > 0.5).float()),
+    "rounded": Right(lambda z, x, g: (2 * z).round()),
+    "Cauchy": Right(lambda z, x, g: torch.tan(3.14 * torch.special.ndtr(z) - 1.57)),
+    "Cauchy, n = 60": Right(lambda z, x, g: torch.tan(3.14 * torch.special.ndtr(z) - 1.57), n=60),
+    "lognormal": Right(lambda z, x, g: (3 * z).exp()),
+    "bounded": Right(lambda z, x, g: torch.special.ndtr(3 * z)),
+    "one constant": Right(lambda z, x, g: z * torch.tensor([1.0, 0.0])),
+    "collinear": Right(lambda z, x, g: z[..., :1] + 1e-6 * z),
+    "d = 100": Right(located, d=100),
+    "x with ties": Right(located, features=torch.round),
+    "x constant": Right(normal, features=torch.zeros_like),
+    "scale moves with x": Right(lambda z, x, g: z * (2 * x[..., :1]).exp()),
+    "three draws": Right(normal, k=3),
+    "m = 20": Right(normal, m=20, k=24),
+}
+# Errors of the truth in the second of three parameters, or its pair with the third.
+WRONG = {
+    "shift 0.5": (lambda z: z + torch.tensor([0.0, 0.5, 0.0]), "bias", 1),
+    "q 1.5 times too wide": (lambda z: z / torch.tensor([1.0, 1.5, 1.0]), "dispersion", 1),
+    "q 0.6 times too narrow": (lambda z: z / torch.tensor([1.0, 0.6, 1.0]), "dispersion", 1),
+    "q 0.2 times too narrow": (lambda z: z / torch.tensor([1.0, 0.2, 1.0]), "dispersion", 1),
+    "correlation 0.5": (
+        lambda z: z @ torch.tensor([[1, 0, 0], [0, 1, 0.5], [0, 0, 0.75**0.5]]),
+        "correlation",
+        2,
+    ),
+}
+
+
+def named(calibration: assay.Calibration, seed: int) -> Effects:
+    """What is said at x = (1/2, ..., 1/2)."""
+    found = local_effects(calibration, torch.full(calibration.x.shape[1:], 0.5), seed=seed)
+    return effects_of(found, None, None, 0.05, "", {})
+
+
+def falsely(job: tuple[str, int]) -> dict[str, float]:
+    """Whether anything is named where q is right."""
+    name, seed = job
+    found = named(RIGHT[name].calibration(seed), seed)
+    return {"any": float(found.wrong)}
+
+
+def rightly(job: tuple[str, int]) -> dict[str, float]:
+    """Whether what is wrong is named, and anything else."""
+    name, seed = job
+    change, kind, which = WRONG[name]
+    right = Right(normal, n=1000, m=3).calibration(seed)
+    wrong = assay.Calibration(change(right.theta), right.x, right.theta_q)
+    found = named(wrong, seed)
+    flags = {each: np.array(getattr(found, each).wrong) for each in CLAIMED[:3]}
+    hit = bool(flags[kind][which])
+    flags[kind][which] = False
+    return {"named": float(hit), "else": float(any(v.any() for v in flags.values()))}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """q(theta | x) = N(x / 2 + s b, s^2 w^2 I), s^2 = 1 / 2; b and w are functions of x_1.
+
+    The true posterior of theta ~ N(0, I) and x = theta + N(0, I) has b = 0 and w = 1.
+    """
+
+    bias: Callable[[Tensor], Tensor] = torch.zeros_like
+    width: Callable[[Tensor], Tensor] = torch.ones_like
+    m: int = 2
+    n: int = 1000
+    kind: str = "draws"
+
+    @property
+    def base(self) -> StandardNormal:
+        """That of the flow."""
+        return StandardNormal(self.m)
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and scale of q."""
+        scale = 0.5**0.5 * self.width(x[..., :1])
+        return x / 2 + scale * self.bias(x[..., :1]), scale
+
+    def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Latents of parameters."""
+        mean, scale = self.moments(x)
+        return (theta - mean) / scale
+
+    def sample(self, x: Tensor, n: int) -> Tensor:
+        """Draws at one x."""
+        mean, scale = self.moments(x)
+        return mean + scale * torch.randn(n, self.m)
+
+    def calibration(self, seed: int) -> assay.Calibration:
+        """Pairs with draws, or latents, with or without their flow."""
+        generator = stream(seed, "curve")
+        theta, noise = torch.randn(2, self.n, self.m, generator=generator)
+        x = theta + noise
+        if self.kind == "draws":
+            mean, scale = self.moments(x[:, None])
+            draws = torch.randn(self.n, 16, self.m, generator=generator)
+            return assay.Calibration(theta, x, mean + scale * draws)
+        flow = self if self.kind == "flow" else None
+        return Latents(self.theta_to_base(theta, x), x, base=self.base, flow=flow)
+
+    def true(self, x: Tensor) -> dict[str, float]:
+        """What is wrong with q at one x."""
+        bias, width = (float(part(x[:1])) for part in (self.bias, self.width))
+        radius = width**2 * scipy.stats.chi2.ppf(0.9, self.m)
+        region = scipy.stats.ncx2.cdf(radius, self.m, max(self.m * (width * bias) ** 2, 1e-9))
+        return {"bias": bias, "dispersion": width, "correlation": 0.0, "region": float(region)}
+
+
+BIASES = {
+    "constant": lambda x: 0.5 + 0 * x,
+    "slope": lambda x: 0.8 * x,
+    "oscillating": lambda x: 1.3 * torch.sin(2 * x),
+    "oscillating fast": lambda x: 1.3 * torch.sin(4 * x),
+}
+WIDTHS = {
+    "width 0.7": lambda x: 0.7 + 0 * x,
+    "width, slope": lambda x: (0.3 * x).exp(),
+    "width, oscillating": lambda x: (0.5 * torch.sin(2 * x)).exp(),
+}
+SETTINGS: dict[str, dict] = {
+    "draws": {},
+    "draws, m = d = 1": {"m": 1},
+    "draws, m = d = 5, n = 5000": {"m": 5, "n": 5000},
+    "latents": {"kind": "latents"},
+    "flow": {"kind": "flow"},
+}
+PLACES = (0.4, 1.5)
+
+
+def curves() -> dict[str, Curve]:
+    each = {f"bias, {name}": {"bias": curve} for name, curve in BIASES.items()}
+    each |= {name: {"width": curve} for name, curve in WIDTHS.items()}
+    return {f"{n}; {k}": Curve(**v, **s) for n, v in each.items() for k, s in SETTINGS.items()}
+
+
+def held_at(job: tuple[str, int]) -> dict[str, float]:
+    """Shares of intervals at x_o, and near it, that hold the truth at x_o, over two places."""
+    name, seed = job
+    q, rows = curves()[name], []
+    for place in PLACES:
+        x_o = torch.zeros(q.m)
+        x_o[0] = place
+        found, true = local_effects(q.calibration(seed), x_o, seed=seed, copies=1), q.true(x_o)
+        some = {k: v for k, v in true.items() if getattr(found, k).at.size}
+        row = {kind: _held(getattr(found, kind), value, kind) for kind, value in some.items()}
+        near = found.bias if name.startswith("bias") else found.dispersion
+        value = true["bias" if name.startswith("bias") else "dispersion"]
+        row["near"] = float(((near.lower[-1] <= value) & (value <= near.upper[-1])).mean())
+        row["± bias"] = float(np.median(found.bias.at_upper - found.bias.at_lower)) / 2
+        rows.append(row)
+    return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+
+
+def _held(kind: Kind, value: float, name: str) -> float:
+    lower, upper = kind.at_lower, kind.at_upper
+    if name == "region":
+        lower, upper = lower[1], upper[1]
+    return float(np.mean((lower <= value) & (value <= upper)))
+
+
+def study(run: argparse.Namespace, studies: dict[str, tuple[Callable, list[str]]]) -> None:
+    """Repeats each design, prints means with binomial intervals, and writes a record."""
+    record: dict = {"repetitions": run.repetitions, "versions": versions(), "designs": {}}
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(run.workers, context, initializer=single) as pool:
+        for title, (function, names) in studies.items():
+            print(f"{title}, {run.repetitions} repetitions")
+            for name in names:
+                if run.only and not any(word in name for word in run.only):
+                    continue
+                start = time.perf_counter()
+                jobs = [(name, seed) for seed in range(run.repetitions)]
+                chunk = max(1, run.repetitions // (4 * run.workers))
+                found = list(pool.map(function, jobs, chunksize=chunk))
+                means = {k: float(np.mean([one[k] for one in found])) for k in found[0]}
+                record["designs"][name] = means
+                cells = "  ".join(f"{k} {v:.3f}" for k, v in means.items())
+                print(f"{name:52}{cells}   {time.perf_counter() - start:.0f} s", flush=True)
+    if run.record is not None:
+        Path(run.record).write_text(json.dumps(record, indent=1) + "\n")
+
+
+def claims(run: argparse.Namespace) -> None:
+    studies = {"q is right: any claim": (falsely, list(RIGHT))}
+    study(run, studies | {"Planted errors, n = 1000": (rightly, list(WRONG))})
+
+
+def at(run: argparse.Namespace) -> None:
+    study(run, {"Intervals at x_o that hold the truth": (held_at, list(curves()))})
 
 
 @dataclass(frozen=True)
@@ -207,6 +471,8 @@ def reweighted(run: argparse.Namespace) -> None:
 
 def compared(of: Task, run: argparse.Namespace) -> list[tuple[float, float]]:
     """Accuracies before and after reweighting, at the observations where enough draws are left."""
+    from experiments.flows import NSF, Training, train  # what trains flows is not needed elsewhere
+
     generator = stream(0, "reweighted", of.name)
     how = Training(epochs=run.epochs)
     flow = train(*of.joint(run.train, generator), NSF(3), how, run.device)
@@ -245,6 +511,13 @@ def accuracy(exact: torch.Tensor, draws: np.ndarray, device: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parts = parser.add_subparsers(required=True)
+    for name, function, repetitions in (("claims", claims, 1000), ("at", at, 500)):
+        part = parts.add_parser(name)
+        part.add_argument("--repetitions", type=int, default=repetitions)
+        part.add_argument("--workers", type=int, default=1)
+        part.add_argument("--only", nargs="*", help="words of designs")
+        part.add_argument("--record", help="the file that is written")
+        part.set_defaults(part=function)
     first = parts.add_parser("bands")
     first.add_argument("--repetitions", type=int, default=200)
     first.add_argument("--pairs", type=int, default=10_000)

@@ -55,9 +55,9 @@ def test_every_part_is_there(full):
 
 def test_it_says_what_is_wrong_and_where(full):
     assert full.verdicts[0] == "rejected"
-    assert "mu is" in full.effects[0].sentence
-    assert "too narrow" in full.verdict
-    assert "x_o[0]: " in full.verdict
+    assert "q's sd of mu is 0." in full.effects[0].sentence
+    assert "times the true sd" in full.verdict
+    assert "x_o[0]: Near x_o" in full.verdict
 
 
 def test_a_verdict_is_the_trust_map_s(full):
@@ -98,7 +98,7 @@ class TestWhatCanBeGiven:
         found = assay.check(narrow, calibration.theta, calibration.x, X_O[0], QUICK)
         assert found.settings["space"] == "latent"
         assert found.names == ("theta[0]", "theta[1]")
-        assert len(found.detectable.curves) == 4 * 2
+        assert len(found.detectable.curves) == 3 * 2 + 1
         assert found.labels == ("x_o",)
         assert found.verdicts == ("rejected",)
         assert found.sbc.settings["n"] == 200
@@ -244,7 +244,7 @@ class TestSimulator:
         found = self.check(narrow, X_O, suite, resume=tmp_path / "made", simulations=400)
         assert found.verdicts[0] == "rejected"
         assert "80 simulations have parameters from the prior, 320 have" in found.verdict
-        assert "too narrow" in found.verdict
+        assert "times the true sd" in found.verdict
         assert found.hypothesis.endswith("throughout the nearest 40% of x around x_o")
         assert found.local.settings["n"] == found.classifier.settings["n"] == 320
         assert found.sbc.settings["n"] == 80

@@ -203,7 +203,7 @@ def check(
         >>> found.verdicts
         ('rejected',)
         >>> found.effects[0].sentence
-        'mu is ... % too narrow; the 90 % region covers about ... % (... to ... %); ...'
+        "Near x_o (nearest 20 %), q's sd of mu is 0... times the true sd (at x_o, ..."
     """
     suite = Suite() if suite is None else suite
     check_kind("suite", suite, "a Suite()", "alpha", "classifier")
@@ -417,14 +417,15 @@ class _Run:
 
     def _judged(self, test: LocalTest, local: Any) -> dict[str, Any]:
         every = range(self.given.local.m)
-        errors = [kind(j) for kind in (Shift, Wide, Narrow, FadingShift) for j in every]
+        errors = [kind(j) for kind in (Shift, Wide, Narrow) for j in every]
         detectable = self._power(test, self.given.draws, errors)
+        trust = judged(local, detectable.weakest, self.suite.relevant, self.suite.alpha)
         # An error that fades is told of, and need not be detectable.
-        constant = [curve for curve in detectable.curves if curve.error.fading == (1.0,)]
-        must = replace(detectable, curves=tuple(constant)).weakest
-        trust = judged(local, must, self.suite.relevant, self.suite.alpha)
-        context = self._context(test, must)
-        return {"detectable": detectable, "trust": trust, "context": context}
+        hardest = max(every, key=lambda j: float(detectable[f"shift {j}"].mde.max()))
+        fading = self._power(test, self.given.draws, [FadingShift(hardest)])
+        both = replace(detectable, curves=(*detectable.curves, *fading.curves))
+        context = self._context(test, detectable.weakest)
+        return {"detectable": both, "trust": trust, "context": context}
 
     def _power(self, test: LocalTest, draws: Draws, errors: Sequence[Error]) -> PowerResult:
         return power(test, draws, errors, seed=self.seed, alpha=self.suite.alpha)
@@ -437,7 +438,10 @@ class _Run:
             return None
         rows = _rows(len(calibration), self.suite.context, self.seed)
         there = Draws(calibration.x[rows])
-        found = self._power(test, there, [Shift(0), Wide(0), Narrow(0)])
+        # The kind of error that is hardest to find stands for the others.
+        hardest = max(detectable.curves, key=lambda curve: float(curve.mde.max()))
+        kind = {kind.kind: kind for kind in (Shift, Wide, Narrow)}[hardest.error.kind]
+        found = self._power(test, there, [kind(0)])
         return judged(test(there), found, self.suite.relevant, self.suite.alpha)
 
     def _classified(self, names: tuple[str, ...] | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from assay import Draws, effects, lc2st, moments
 from assay._core import stream
 from assay.diagnostics.local.region import region
 from assay.interpret.density_ratio import Estimate, weighted
-from assay.interpret.effects import Reweighted, _binomial, _shift, _width
+from assay.interpret.effects import Reweighted, _off, _ratio, _width, two
 from assay.interpret.errors import Skew
 from assay.results import LEVELS, LC2STResult
 from assay.samples.neighbourhoods import Nearest
@@ -113,8 +113,52 @@ def test_a_right_posterior_is_called_wrong_at_most_5_times_in_100(gaussian):
 
 
 def test_small_errors_are_not_called_zero():
-    assert (_width(0.998), _width(1.006)) == ("less than 1 % too narrow", "1 % too wide")
-    assert (_shift(0.004), _shift(0.006)) == ("less than 0.01 sd", "0.01 sd")
+    assert [_ratio(v) for v in (0.998, 1.006, 1.06, 1.26)] == ["0.998", "1.01", "1.06", "1.3"]
+    assert _off(numbers([0.004]), 0, " sd") == "less than 0.01 sd (of q) too high"
+    assert [two(v) for v in (0.0612, 9.91, 12.4, 4100.0)] == ["0.061", "9.9", "12", "4100"]
+
+
+def numbers(value, lower=None, upper=None, **there):
+    """An estimate of these values, all wrong."""
+    value = np.array(value)
+    ends = (
+        value if lower is None else np.array(lower),
+        value if upper is None else np.array(upper),
+    )
+    there = {name: np.array(part) for name, part in there.items()}
+    return Estimate(value, *ends, *(0 * value,) * 3, np.full(value.shape, True), **there)
+
+
+class TestWords:
+    """What is said of single numbers, near x_o and at x_o."""
+
+    def test_a_bias_that_grows_towards_x_o(self):
+        bias = numbers([0.61], at=[1.2], at_lower=[0.9], at_upper=[1.5])
+        expected = "0.61 sd (of q) too high (at x_o, extrapolated: 1.2 sd too high, 0.9 to 1.5)"
+        assert _off(bias, 0, " sd") == expected
+
+    def test_a_bias_that_changes_its_sign(self):
+        bias = numbers([0.61], at=[-0.3], at_lower=[-0.7], at_upper=[0.1])
+        assert _off(bias, 0, " sd").endswith("(at x_o, extrapolated: 0.3 sd too low, -0.1 to 0.7)")
+
+    def test_a_bias_without_a_size(self):
+        for ends, side in (((-np.inf, 0), "low"), ((0, np.inf), "high")):
+            bias = numbers([np.nan], [ends[0]], [ends[1]])
+            assert _off(bias, 0, " sd") == f"too {side} (by how much is not identifiable)"
+
+    def test_widths(self):
+        width = numbers([0.34], at=[0.3], at_lower=[0.25], at_upper=[0.36])
+        assert _width(width, 0).startswith("0.34 times the true sd (at x_o, extrapolated: 0.3 ")
+        assert _width(numbers([410.0]), 0) == "410 times the true sd"
+
+    def test_widths_without_a_size(self):
+        untold = "(by how much is not identifiable)"
+        for ends, words in (
+            ((6.4, np.inf), "more than 6.4 times the true sd"),
+            ((1.0, np.inf), "too large"),
+            ((-np.inf, 1.0), "too small"),
+        ):
+            assert _width(numbers([np.nan], [ends[0]], [ends[1]]), 0) == f"{words} {untold}"
 
 
 class TestTriple:
@@ -122,25 +166,25 @@ class TestTriple:
 
     def test_exact(self, gaussian):
         found = effects(fitted(gaussian()))
-        assert found.sentence.startswith("No error larger than noise: bias below ±0.")
+        assert found.sentence.startswith("No error beyond noise: bias within ±0.")
         assert not found.wrong
 
     def test_conservative(self, gaussian):
         found = effects(fitted(gaussian(width=1.4)))
-        assert "% too wide" in found.sentence
+        assert found.sentence.startswith("q's sd of theta[1] is 1.4 times the true sd; the 90 %")
         assert found.wrong
         assert (found.region.value > LEVELS).all()
 
     def test_overconfident(self, gaussian):
         found = effects(fitted(gaussian(width=0.7)), names=("mu", "sigma"))
-        assert found.sentence.startswith("mu is ")
-        assert "% too narrow, sigma is" in found.sentence
+        assert found.sentence.startswith("q's sd of mu is 0.7")
+        assert "times the true sd; q's sd of sigma is 0." in found.sentence
         assert "; the 90 % region covers about 6" in found.sentence
         assert (found.region.value < LEVELS).all()
 
     def test_shifted(self, gaussian):
         found = effects(fitted(gaussian(shift=-0.4)))
-        assert found.sentence.count("sd too low") == 2
+        assert found.sentence.count("sd (of q) too low") == 2
 
 
 @pytest.mark.parametrize("width", [0.6, 1.0, 1.6])
@@ -185,7 +229,7 @@ def test_one_observation_is_a_row_of_many(gaussian):
     np.testing.assert_allclose(many[1].region.value, one.region.value)
     np.testing.assert_array_equal(many[1].tail.count, one.tail.count)
     assert len(many.table) == 2 * len(one.table)
-    assert "At 2 of 2 observations q is wrong by more than noise: 0, 1." in repr(many)
+    assert "Near 2 of 2 observations q is wrong by more than noise: 0, 1." in repr(many)
     # One observation is its own only row.
     assert one[0] is one[-1] is one["0"] is one
     assert (len(one), len(many)) == (1, 2)
@@ -255,14 +299,17 @@ def test_moments_say_what_is_wrong_in_parameters(gaussian):
     for name, value in true(flow).items():
         if name != "region":
             np.testing.assert_allclose(getattr(found, name).value, value, atol=0.1)
-    assert "too high and" in found.sentence
+    assert found.sentence.startswith("Near x_o (nearest 20 %), q's mean of theta[0] is 0.")
+    assert "(of q) too high (at x_o, extrapolated: 0." in found.sentence
+    assert "; its sd is 1." in found.sentence
 
 
 def test_sizes_of_the_neighbourhood(gaussian):
     result = moments(gaussian(width=1.4).latents(1000), null=assay.KnownBase(9))(Draws(X_O))
     first, last = effects(result, size=0), effects(result)
-    np.testing.assert_array_equal(first.bias.value, result.directions.bias[0])
-    np.testing.assert_array_equal(last.bias.value, result.directions.bias[-1])
+    np.testing.assert_array_equal(first.bias.value, result.effects.bias.value[0])
+    np.testing.assert_array_equal(last.bias.value, result.effects.bias.value[-1])
+    assert (first.near, last.near) == (pytest.approx(0.05), pytest.approx(0.2))
     assert (first.tail.truths, last.tail.truths) == ([50], [200])
     with pytest.raises(ValueError, match="size: expected one of 3 sizes; got 3"):
         effects(result, size=3)
@@ -348,13 +395,54 @@ def test_an_exponent_tempers_data_and_nulls(gaussian):
         effects(result, exponent=-1.0)
 
 
-def test_a_share_that_was_cut_off_keeps_its_error():
-    """Put together of several views it may lie beyond one, where no pair tells its error."""
-    share, error, null = (np.array([v] * 3) for v in (1.0, 0.004, 0.01))
-    found = _binomial(share, error, null, 3.0)
-    assert (found.lower <= 1 - 1.95 * 0.004).all()
-    assert (found.upper == 1).all()
-    assert (_binomial(share, 0 * error, null, 3.0).lower < 1).all()
+def test_a_correlation_is_named(gaussian):
+    latents = gaussian().latents(2000)
+    z = latents.theta.clone()
+    z[:, 1] = 0.6 * z[:, 0] + 0.8 * z[:, 1]
+    result = moments(assay.Calibration.from_base(z, latents.x), null=9)(X_O)
+    found = effects(result, names=("a", "b"))
+    assert found.pairs == [("a", "b")]
+    assert found.correlation.wrong.all()
+    assert found.correlation.lower < -0.6 < found.correlation.upper
+    assert "the correlation of a and b is 0." in found.sentence
+    assert "too low (at x_o, extrapolated: 0." in found.sentence
+    assert "a, b correlation" in found.labels
+    assert effects(result, alpha=0.004).sentence.startswith("Near x_o (nearest 20 %), no error")
+
+
+def test_an_error_that_varies_is_said_to():
+    z, x = torch.randn(2, 2000, 1, generator=stream(0, "varies"))
+    result = moments(assay.Calibration.from_base(z - x, x), null=9)(torch.tensor([1.5]))
+    found = effects(result, names=["mu"])
+    assert "the error of mu varies near x_o" in found.sentence
+    assert found.bias.value < 1.45 < 1.5 < found.bias.at_upper
+    assert found.dispersion.varies is not None
+    constant = moments(assay.Calibration.from_base(z - 1, x), null=9)(torch.tensor([1.5]))
+    assert "varies" not in effects(constant).sentence
+
+
+def test_what_is_not_identifiable_is_said_to_be_so():
+    """Draws that are all zero have no standard deviation; that truths lie above them is known."""
+    x = torch.randn(400, 1, generator=stream(0, "zeros"))
+    draws = torch.zeros(400, 16, 2)
+    draws[..., 1] = torch.randn(400, 16, generator=stream(0, "second"))
+    result = moments(assay.Calibration(torch.ones(400, 2), x, draws), null=9)(torch.zeros(1))
+    found = effects(result, names=("mu", "nu"))
+    assert np.isnan(found.bias.value[0])
+    assert "q's mean of mu is too low (by how much is not identifiable)" in found.sentence
+    assert "e+0" not in found.sentence
+    assert "times the true sd (by how much is not identifiable)" in found.sentence
+
+
+def test_the_largest_size_at_which_anything_is_wrong():
+    """An error within the nearest twentieth, beside an observation without any."""
+    z, x = torch.randn(2, 300, 1, generator=stream(1, "narrow"))
+    wrong = assay.Calibration.from_base(z - 1.5 * (x.abs() < 0.06), x)
+    result = moments(wrong, assay.Nearest((0.05, 0.5)), null=9)(torch.tensor([[0.0], [1.0]]))
+    found = effects(result)
+    np.testing.assert_allclose(found.near, [0.05, 0.5], atol=0.001)
+    assert found.wrong.tolist() == [True, False]
+    assert found[0].sentence.startswith("Near x_o (nearest 5 %), q's mean of latent[0] is 1.")
 
 
 def test_moments_of_a_skewed_posterior():

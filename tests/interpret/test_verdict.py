@@ -32,7 +32,7 @@ def found():
 def test_words(found):
     assert found.verdicts == ("rejected", "passed", "outside")
     assert found.verdict.startswith("Of 3 observations: 1 rejected, 1 passed, 1 outside (local s")
-    assert "left: " in found.verdict
+    assert "left: Near x_o (nearest 20 %), q's mean of mu is" in found.verdict
     assert "too high" in found.verdict
     assert "At right: No error found. With probability 0.8 the test detects any" in found.verdict
     assert "far: It lies outside the simulated observations; nothing can" in found.verdict
@@ -41,7 +41,7 @@ def test_words(found):
 
 def test_at_one_observation(found):
     low = "p, corrected for 3 observations, = 0.0250, the smallest possible with 39 null copies"
-    assert found.at(0).startswith(f"left: rejected ({low}). ")
+    assert found.at(0).startswith(f"left: rejected ({low}). Near x_o (nearest 20 %), q's mean of ")
     assert found.at(1).startswith("right: passed. No error found. With probability 0.8")
     assert found.at(2) == (
         "far: outside. It lies outside the simulated observations; nothing can be said there."
@@ -71,7 +71,7 @@ def test_what_is_rejected_without_an_effect(found):
     local = replace(found.local, statistic=np.full(3, 1e6))
     wrong = judged_again(replace(found, local=local))
     assert wrong.verdicts == ("rejected", "rejected", "outside")
-    assert "right: No single bias, width or coverage is off by more than noise" in wrong.verdict
+    assert "right: Neither bias, width, correlation nor coverage is off" in wrong.verdict
 
 
 def test_the_summary_is_a_table(found):

@@ -46,7 +46,7 @@ def test_pvalues_are_those_of_the_check(made, check):
     assert at["pits"]["curves"] == probability(check.pits.pvalue_curves[1])
     assert at["pits"]["independence"] == probability(check.pits.pvalue_independence[1])
     assert at["support"]["near"] == check.local.support.pairs[1]
-    tail = check.effects.tail[1]
+    tail = check.effects[1].tail
     assert (at["tail"]["count"], at["tail"]["truths"]) == (tail.count[-1], tail.truths[-1])
     assert at["tail"]["pvalue"] == probability(tail.pvalue[-1])
 

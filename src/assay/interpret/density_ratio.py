@@ -127,7 +127,11 @@ class Estimate(Rowed):
         null_mean: What is found on average if q is right.
         null_lower, null_upper: What is exceeded 97.5 and 2.5 times in 100 if q is right.
         wrong: Whether the estimate is farther out than noise would bring any of the numbers of its
-            family, 95 times in 100; no number inside its null band is.
+            family, 95 times in 100.
+        at, at_lower, at_upper: The same at x_o, where the others are averages near it; else None.
+        varies: Whether the error changes near x_o by more than noise; None where at is.
+
+    What is not identifiable is NaN; its interval then says the direction, where that is known.
     """
 
     value: np.ndarray
@@ -137,6 +141,10 @@ class Estimate(Rowed):
     null_lower: np.ndarray
     null_upper: np.ndarray
     wrong: np.ndarray
+    at: np.ndarray | None = None
+    at_lower: np.ndarray | None = None
+    at_upper: np.ndarray | None = None
+    varies: np.ndarray | None = None
 
     @property
     def excess(self) -> np.ndarray:
@@ -153,6 +161,8 @@ class Estimate(Rowed):
         columns = {"estimate": self.value, "lower": self.lower, "upper": self.upper}
         columns |= {"null 2.5 %": self.null_lower, "null 97.5 %": self.null_upper}
         columns["excess"] = self.excess
+        there = {"at x_o": self.at, "at lower": self.at_lower, "at upper": self.at_upper}
+        columns |= {name: values for name, values in there.items() if values is not None}
         yield from rows_of({name: np.ravel(values) for name, values in columns.items()})
 
 

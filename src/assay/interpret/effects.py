@@ -1,27 +1,30 @@
-r"""Effects: what is wrong with q at x_o, in units that a scientist can weigh.
+r"""Effects: what is wrong with q near x_o and at x_o, in units that a scientist can weigh.
 
 **From the ratio** :math:`p / q`, which a classifier estimates at draws of q at x_o: bias,
 dispersion, the true coverage of q's intervals and regions, divergences, and draws of a corrected
 posterior (:mod:`assay.interpret.density_ratio`).
 
-**From moments.** Truths near x_o tell the same by averages, which need no classifier and are
-unbiased where the error is constant in the neighbourhood; what needs a ratio is missing then, and
-truths where q has no mass, which no weights can show, are counted.
+**From truths near x_o**, by averages over a neighbourhood and by a fit that goes on to x_o
+(:mod:`assay.diagnostics.local.local_effects`); this needs no classifier. What needs a ratio is
+missing then, and truths where q has no mass, which no weights can show, are counted.
 
-Every number comes with its null band, so that noise is not read as error, and with a stated band
-that is made to hold the true value.
+Every number comes with its null band, so that noise is not read as error, and with an interval
+that is made to hold the true value. Of truths near x_o, an error is called wrong by exchanges:
+any of them is, falsely, with probability at most alpha if q is right there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import combinations
 from typing import Any, cast
 
 import numpy as np
 import scipy.stats
 import torch
 
-from .._core import Seed, check_count, check_number, seed_of, stream
-from ..diagnostics.local.moment_effects import MomentTable, Tail
+from .._core import Seed, check_count, check_number, check_share, seed_of, stream
+from ..diagnostics.local.local_effects import Kind, LocalEffects
+from ..diagnostics.local.moment_effects import Tail
 from ..diagnostics.local.moments import MomentsResult
 from ..results import LEVELS, Frozen, LC2STResult, Readable, chosen, position
 from .density_ratio import DIVERGENCES, RELIABLE, TITLES, Estimate, weighted
@@ -31,8 +34,10 @@ FEWEST = 9
 # Fewer effective draws than this make no posterior.
 FEWEST_DRAWS = 100
 Z = float(scipy.stats.norm.ppf(0.975))
-# The largest logarithm of a ratio that is told.
-FAR = 30.0
+# Parameters, and pairs of them, that are named in a sentence.
+MOST_NAMED = 6
+# What is said of an error without a size.
+UNTOLD = "(by how much is not identifiable)"
 # Null bands of bias that are narrower than this are those of a classifier that is constant.
 FLAT = 1e-3
 
@@ -61,7 +66,7 @@ class Reweighted(Frozen):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Effects(Readable):
-    r"""What is wrong with q at one observation, or at o of them.
+    r"""What is wrong with q near one observation and at it, or at o of them.
 
     Estimates have the shapes given here, with a leading axis of length o for many observations.
 
@@ -83,6 +88,8 @@ class Effects(Readable):
         tail: Truths near x_o where q has next to no mass; None where no truths were looked at.
         hypothesis: For what hypothesis the null bands hold.
         settings: The settings and versions of the result.
+        correlation: How much too high the correlation of q is, for all pairs of parameters.
+        near: The share of all x that is near, with shape (); None, as the former, without truths.
     """
 
     names: tuple[str, ...]
@@ -101,6 +108,8 @@ class Effects(Readable):
     tail: Tail | None
     hypothesis: str
     settings: Mapping[str, Any]
+    correlation: Estimate | None = None
+    near: np.ndarray | None = None
 
     def __getitem__(self, which: int | str) -> "Effects":
         """The effects at one of many observations."""
@@ -117,9 +126,14 @@ class Effects(Readable):
 
     @property
     def wrong(self) -> np.ndarray:
-        """Whether bias, dispersion or region is wrong by more than noise, () or (o,)."""
-        parts = (self.bias.wrong.any(-1), self.dispersion.wrong.any(-1), self.region.wrong.any(-1))
-        return np.asarray(np.any(parts, axis=0))
+        """Whether bias, dispersion, correlation or region is wrong beyond noise, () or (o,)."""
+        parts = (self.bias, self.dispersion, self.correlation, self.region)
+        return np.asarray(np.any([p.wrong.any(-1) for p in parts if p is not None], axis=0))
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The names of all pairs of parameters."""
+        return list(combinations(self.names, 2))
 
     @property
     def heading(self) -> str:  # type: ignore[override]
@@ -144,6 +158,7 @@ class Effects(Readable):
         kinds: list[tuple[Estimate | None, list[str]]] = [
             (one.bias, [f"{name} bias" for name in self.names]),
             (one.dispersion, [f"{name} width" for name in self.names]),
+            (one.correlation, [f"{a}, {b} correlation" for a, b in self.pairs]),
             (one.region, [f"region {share}" for share in shares]),
             *((getattr(one, name), [TITLES[name]]) for name in DIVERGENCES),
             (one.intervals, [f"{name} {share}" for name in self.names for share in shares]),
@@ -157,41 +172,59 @@ class Effects(Readable):
         """One sentence to quote: only what is farther out than noise is said to be wrong."""
         if self.many:
             which = np.flatnonzero(self.wrong)
-            at = f": {', '.join(map(str, which))}" if len(which) else ""
-            return (
-                f"At {len(which)} of {len(self.wrong)} observations q is wrong by more than "
-                f"noise{at}."
-            )
+            listed = f": {', '.join(map(str, which))}" if len(which) else ""
+            there = f"{'At' if self.near is None else 'Near'} {len(which)} of {len(self.wrong)}"
+            return f"{there} observations q is wrong by more than noise{listed}."
         errors = self._errors()
         text = "; ".join([*(errors or [self._noise()]), *self._remarks()])
-        return f"{text}." if errors else f"{text[0].upper()}{text[1:]}."
+        return f"{text[0].upper()}{text[1:]}." if self._where or not errors else f"{text}."
+
+    @property
+    def _where(self) -> str:
+        """Where averages are taken, in words."""
+        return "" if self.near is None else f"near x_o (nearest {two(100 * float(self.near))} %), "
 
     def _errors(self) -> list[str]:
         """What is wrong, in words."""
-        words = []
-        for j, name in enumerate(self.names):
-            bias, width = float(self.bias.value[j]), float(self.dispersion.value[j])
-            said = []
-            if self.bias.wrong[j]:
-                said.append(f"{_shift(abs(bias))} too {'high' if bias > 0 else 'low'}")
-            if self.dispersion.wrong[j]:
-                said.append(_width(width))
-            if said:
-                words.append(f"{name} is {' and '.join(said)}")
-        errors = [", ".join(words)] if words else []
+        words = [part for j, name in enumerate(self.names) if (part := self._parameter(j, name))]
+        if self.correlation is not None:
+            words += [
+                f"the correlation of {a} and {b} is {_off(self.correlation, i, '')}"
+                for i, (a, b) in enumerate(self.pairs)
+                if self.correlation.wrong[i]
+            ]
+        if len(words) > MOST_NAMED:
+            words = [*words[:MOST_NAMED], f"{len(words) - MOST_NAMED} more are wrong"]
+        changes = [e.varies for e in (self.bias, self.dispersion) if e.varies is not None]
+        names = [name for j, name in enumerate(self.names) if any(c[j] for c in changes)]
+        if names:
+            words.append(f"the error of {', '.join(names[:MOST_NAMED])} varies near x_o")
         if words or self.region.wrong.any():
-            errors.append(_covers(self.region))
-        return errors
+            words.append(_covers(self.region))
+        return [f"{self._where}{words[0]}", *words[1:]] if words else []
+
+    def _parameter(self, j: int, name: str) -> str:
+        """What is wrong with one parameter."""
+        said = []
+        if self.bias.wrong[j]:
+            said.append(f"q's mean of {name} is {_off(self.bias, j, ' sd')}")
+        if self.dispersion.wrong[j]:
+            whose = "its sd" if said else f"q's sd of {name}"
+            said.append(f"{whose} is {_width(self.dispersion, j)}")
+        return "; ".join(said)
 
     def _noise(self) -> str:
         """What could not be told from noise, in words."""
-        bias = np.abs([self.bias.null_lower, self.bias.null_upper]).max()
-        if bias < FLAT:
+        if np.abs([self.bias.null_lower, self.bias.null_upper]).max() < FLAT:
             return "the classifier's probabilities do not vary here, which tells nothing"
-        width = np.abs([self.dispersion.null_lower - 1, self.dispersion.null_upper - 1]).max()
+        if not np.isfinite(self.bias.value).any():
+            return f"{self._where}no error beyond noise; sizes are not identifiable"
+        bias = np.nanmax(np.abs([self.bias.lower, self.bias.upper]))
+        low, high = np.nanmin(self.dispersion.lower), np.nanmax(self.dispersion.upper)
         return (
-            f"no error larger than noise: bias below ±{bias:.2f} sd, width within "
-            f"{100 * width:.0f} %; {_covers(self.region)}"
+            f"{self._where}no error beyond noise: bias within ±{two(bias)} sd, width within "
+            f"{_ratio(low)} to {_ratio(high)} times the true one (95 % intervals); "
+            f"{_covers(self.region)}"
         )
 
     def _remarks(self) -> list[str]:
@@ -234,29 +267,32 @@ class Effects(Readable):
 def effects(
     result: LC2STResult | MomentsResult,
     names: Sequence[str] | None = None,
-    size: int = -1,
+    size: int | None = None,
     exponent: float = 1.0,
+    alpha: float = 0.05,
 ) -> Effects:
-    """What is wrong at x_o according to a result; nothing is trained or drawn.
+    """What is wrong according to a result; nothing is trained or drawn.
 
     Args:
         result: What :func:`assay.lc2st` or :func:`assay.moments` found.
         names: Names of the parameters; ``theta[0]`` and so on by default.
-        size: Which of the sizes of a neighbourhood is asked, where there are several; the largest
-            by default.
+        size: Which of the sizes of a neighbourhood is asked, where there are several; by default
+            the largest at which anything is wrong, or the largest of all.
         exponent: The power to which the classifier's ratio is raised. With
             ``test.health.exponent`` it claims no more than it knows on sets it has not seen,
             which reweighted draws need.
+        alpha: How often any error may be named where q is right near x_o.
 
     Example:
         >>> from assay import Calibration, Draws, moments
         >>> z, x = torch.randn(2, 2000, 2, generator=torch.Generator().manual_seed(0))
         >>> narrow = Calibration.from_base(1.4 * z, x)
         >>> effects(moments(narrow)(Draws(torch.zeros(2)))).sentence
-        'latent[0] is 29 % too narrow, latent[1] is 28 % too narrow; the 90 % region covers ...'
+        "Near x_o (nearest 20 %), q's sd of latent[0] is 0.71 times the true sd (at x_o, ..."
     """
-    if isinstance(result, MomentsResult):
-        return _from_moments(result, names, size)
+    if isinstance(result, MomentsResult) and result.effects is not None:
+        said = (result.hypothesis, dict(result.settings))
+        return effects_of(result.effects, names, size, check_share("alpha", alpha), *said)
     if not isinstance(result, LC2STResult):
         raise TypeError(
             "result: expected what lc2st or moments found at an observation; got "
@@ -291,75 +327,78 @@ def _from_ratio(result: LC2STResult, names: Sequence[str] | None, exponent: floa
     )
 
 
-def _from_moments(result: MomentsResult, names: Sequence[str] | None, size: int) -> Effects:
-    sizes = result.pairs.shape[-1]
-    if not -sizes <= size < sizes:
+def effects_of(
+    found: LocalEffects,
+    names: Sequence[str] | None,
+    size: int | None,
+    alpha: float,
+    hypothesis: str,
+    settings: Mapping[str, Any],
+) -> Effects:
+    """Effects from truths near x_o, see :func:`effects`."""
+    sizes, many = found.near.shape[-1], found.near.ndim == 2
+    if size is not None and not -sizes <= size < sizes:
         raise ValueError(f"size: expected one of {sizes} sizes; got {size}.")
-    shown = result.shown
-    if result.region is None or shown.intervals is None or shown.intervals_null is None:
-        raise ValueError(
-            "result: expected one with coverage; got one of an older version. Run the test again."
-        )
-    m = shown.bias.shape[-1]
-    # Bias, dispersion and the region are one family of numbers, none of which noise should move.
-    far = float(scipy.stats.norm.isf(0.025 / (2 * m + 1)))
-    parts = (result.region.share, result.region.error, result.region.null)
-    share, error, null = (part[..., size, :] for part in parts)
-    return Effects(
-        names=_names(names, m, "theta" if result.named else "latent"),
-        bias=_normal(*_sized(shown, "bias", size), far),
-        dispersion=_positive(*_sized(shown, "dispersion", size), far),
-        intervals=_binomial(*_sized(shown, "intervals", size), far),
-        region=_binomial(share, error, null, far),
-        **dict.fromkeys((*DIVERGENCES, "khat", "weights", "theta")),
-        tail=None if result.tail is None else result.tail[..., size : size + 1 or None],
-        hypothesis=result.hypothesis,
-        settings=dict(result.settings),
+    found = found if many else found[None]
+    kinds = {name: (getattr(found, name), right) for name, right in RIGHT.items()}
+    wrong = {name: _wrong(*kind, alpha) for name, kind in kinds.items()}
+    which = _sizes([wrong[name] for name in CLAIMED], size)
+    rows, tail = np.arange(len(which)), found.tail
+    parts: dict[str, Any] = {
+        name: _estimate(*kind, wrong[name], which, alpha) for name, kind in kinds.items()
+    }
+    made = Effects(
+        names=_names(names, found.bias.at.shape[-1], "theta" if found.named else "latent"),
+        **parts | dict.fromkeys((*DIVERGENCES, "khat", "weights", "theta")),
+        tail=Tail(tail.count[rows, which, None], tail.truths[rows, which, None], tail.share),
+        near=found.near[rows, which],
+        hypothesis=hypothesis,
+        settings=settings,
     )
+    return made if many else made[0]
 
 
-def _sized(table: MomentTable, name: str, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers of one size, with their errors and nulls."""
-    columns = (getattr(table, f"{name}{end}") for end in ("", "_error", "_null"))
-    axis = -3 if name == "intervals" else -2
-    value, error, null = (np.take(column, size, axis=axis) for column in columns)
-    return value, error, null
+# What numbers are if q is right, and those by which sizes are chosen.
+RIGHT: dict[str, Any] = {"bias": 0.0, "dispersion": 1.0, "correlation": 0.0}
+RIGHT |= {"intervals": np.array(LEVELS), "region": np.array(LEVELS)}
+CLAIMED = ("bias", "dispersion", "correlation", "region")
 
 
-def _normal(value: np.ndarray, error: np.ndarray, null: np.ndarray, far: float) -> Estimate:
-    """A mean with a standard error, and a deviation of it, around zero, if q is right."""
-    zero = np.zeros_like(value)
-    bands = (value - Z * error, value + Z * error, zero, zero - Z * null, zero + Z * null)
-    # Where truths scatter more than q says, an estimate is less sure than its null.
-    return Estimate(value, *bands, np.abs(value) > far * np.maximum(null, error))
+def _wrong(kind: Kind, right: Any, alpha: float) -> np.ndarray:
+    """Where errors are claimed: by exchanges, and outside of their interval if it is known."""
+    outside = (kind.lower > right) | (kind.upper < right) | np.isnan(kind.lower)
+    return np.asarray((kind.pvalue < alpha) & outside)
 
 
-def _positive(value: np.ndarray, error: np.ndarray, null: np.ndarray, far: float) -> Estimate:
-    """A ratio around one, which is more nearly normal by its logarithm."""
-    logs = _normal(np.log(value), error / value, null, far)
-    numbers = {k: v for k, v in vars(logs).items() if k != "wrong"}
-    # With a handful of pairs a band may span all that numbers can be.
-    return replace(logs, **{k: np.exp(v.clip(-FAR, FAR)) for k, v in numbers.items()})
+def _sizes(wrong: list[np.ndarray], size: int | None) -> np.ndarray:
+    """The size that is asked (o,), or the largest at which anything (o, c, ...) is wrong."""
+    any_wrong = np.any([part.any(-1) for part in wrong], axis=0)
+    o, c = any_wrong.shape
+    if size is not None:
+        return np.full(o, range(c)[size])
+    largest = c - 1 - any_wrong[:, ::-1].argmax(1)
+    return np.asarray(np.where(any_wrong.any(1), largest, c - 1))
 
 
-def _binomial(share: np.ndarray, error: np.ndarray, null: np.ndarray, far: float) -> Estimate:
-    """A share around its level, by the interval of Wilson 1927 for as many pairs as errors say.
-
-    A share that was put together of several views may have been cut off at zero or one, where
-    nothing tells the pairs; its own error reaches as far as it would have.
-    """
-    levels = np.broadcast_to(LEVELS, share.shape)
-    n = levels * (1 - levels) / np.square(null)
-    inner = (share > 0) & (share < 1) & (error > 0)
-    told = share * (1 - share) / np.square(np.where(inner, error, 1))
-    n = np.minimum(n, np.where(inner, told, n))
-    centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
-    half = Z / (1 + Z**2 / n) * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
-    low = np.minimum(centre - half, share - Z * error).clip(0, 1)
-    high = np.maximum(centre + half, share + Z * error).clip(0, 1)
-    lower, upper = np.clip(levels - Z * null, 0, 1), np.clip(levels + Z * null, 0, 1)
-    wrong = (np.abs(share - levels) > far * null) & ((share < lower) | (share > upper))
-    return Estimate(share, low, high, levels, lower, upper, wrong)
+def _estimate(
+    kind: Kind, right: Any, wrong: np.ndarray, which: np.ndarray, alpha: float
+) -> Estimate:
+    """Numbers at one size of each observation, with their null bands."""
+    parts = (kind.value, kind.lower, kind.upper, kind.null, kind.sign, wrong)
+    rows = np.arange(len(which))
+    value, lower, upper, null, sign, flags = (part[rows, which] for part in parts)
+    centre = np.broadcast_to(right, value.shape)
+    low, high = centre - Z * null, centre + Z * null
+    if isinstance(right, np.ndarray):
+        low, high = np.clip(low, 0, 1), np.clip(high, 0, 1)
+    elif right == 1:
+        low, high = np.exp(-Z * null), np.exp(Z * null)
+    # Of an error that has no size the direction is still known: truths with more, q too low.
+    blind = flags & np.isnan(lower)
+    lower = np.where(blind, np.where(sign > 0, -np.inf, centre), lower)
+    upper = np.where(blind, np.where(sign > 0, centre, np.inf), upper)
+    there = (kind.at, kind.at_lower, kind.at_upper, flags & (kind.varies < alpha))
+    return Estimate(value, lower, upper, centre, low, high, flags, *there)
 
 
 def _names(names: Sequence[str] | None, m: int, kind: str) -> tuple[str, ...]:
@@ -376,28 +415,81 @@ def _joined(parts: list[Any], *, many: bool) -> Any:
         return parts[0]
     if not isinstance(parts[0], Estimate):
         return np.stack(parts)
-    names = [f.name for f in fields(Estimate)]
-    return Estimate(*(np.stack([getattr(part, name) for part in parts]) for name in names))
+    names = [f.name for f in fields(Estimate) if getattr(parts[0], f.name) is not None]
+    return Estimate(**{name: np.stack([getattr(part, name) for part in parts]) for name in names})
 
 
-def _shift(value: float) -> str:
-    """The size of a bias in words; a small one may be known to be there."""
-    return f"{value:.2f} sd" if value >= 0.005 else "less than 0.01 sd"
+def two(value: float) -> str:
+    """A number with two digits that count, without an exponent.
+
+    Example:
+        >>> two(0.6149), two(1.26), two(12345.0), two(float("inf"))
+        ('0.61', '1.3', '12000', 'inf')
+    """
+    if not np.isfinite(value):
+        return f"{value:g}"
+    return np.format_float_positional(float(f"{value:.2g}"), trim="-")
 
 
-def _width(value: float) -> str:
-    """A width in words."""
-    if value >= 3:
-        return f"{value:.2g} times too wide"
-    by = abs(value - 1)
-    size = f"{100 * by:.0f} %" if by >= 0.005 else "less than 1 %"
-    return f"{size} too {'wide' if value > 1 else 'narrow'}"
+def _off(estimate: Estimate, j: int, unit: str) -> str:
+    """How far a number of q is too high or too low, near x_o and at x_o."""
+    value = float(estimate.value[j])
+    if np.isnan(value):
+        return f"too {_side(float(estimate.upper[j]))} {UNTOLD}"
+    near = f"{_amount(value, unit)}{' (of q)' if unit else ''} too {_side(value)}"
+    at, low, high = _at(estimate, j)
+    if np.isnan(at):
+        return near
+    low, high = (low, high) if at > 0 else (-high, -low)
+    there = f"{_amount(at, unit)} too {_side(at)}, {two(low)} to {two(high)}"
+    return f"{near} (at x_o, extrapolated: {there})"
+
+
+def _width(estimate: Estimate, j: int) -> str:
+    """The standard deviation of q over the true one, near x_o and at x_o."""
+    value, lower = float(estimate.value[j]), float(estimate.lower[j])
+    if np.isnan(value):
+        size = f"more than {two(lower)} times the true sd" if lower > 1 else ""
+        return f"{size or ('too large' if lower == 1 else 'too small')} {UNTOLD}"
+    near, (at, low, high) = f"{_ratio(value)} times the true sd", _at(estimate, j)
+    if np.isnan(at):
+        return near
+    ends = f"{_ratio(low)} to {_ratio(high)}"
+    return f"{near} (at x_o, extrapolated: {_ratio(at)} times, {ends})"
+
+
+def _at(estimate: Estimate, j: int) -> tuple[float, float, float]:
+    """A number at x_o and the ends of its interval; NaN where that is not told."""
+    if estimate.at is None or estimate.at_lower is None or estimate.at_upper is None:
+        return np.nan, np.nan, np.nan
+    return float(estimate.at[j]), float(estimate.at_lower[j]), float(estimate.at_upper[j])
+
+
+def _side(value: float) -> str:
+    return "high" if value > 0 else "low"
+
+
+def _amount(value: float, unit: str) -> str:
+    """The size of an error; a small one may be known to be there."""
+    return f"{two(abs(value)) if abs(value) >= 0.005 else 'less than 0.01'}{unit}"
+
+
+def _ratio(value: float) -> str:
+    """A ratio, with as many digits as show that it is not one."""
+    off = abs(value - 1)
+    return two(value) if off >= 0.1 else f"{value:.2f}" if off >= 0.005 else f"{value:.3f}"
 
 
 def _covers(region: Estimate) -> str:
-    bands = (region.value, region.lower, region.upper)
-    share, low, high = (100 * min(1.0, max(0.0, float(v[1]))) for v in bands)
-    return f"the 90 % region covers about {share:.0f} % ({low:.0f} to {high:.0f} %)"
+    """What a region of 90 % covers, near x_o and at x_o."""
+    near = (float(part[1]) for part in (region.value, region.lower, region.upper))
+    said = f"the 90 % region covers about {_percent(*near)}"
+    there = _at(region, 1)
+    return said if np.isnan(there[0]) else f"{said}, at x_o {_percent(*there)}"
+
+
+def _percent(share: float, low: float, high: float) -> str:
+    return f"{100 * share:.0f} % ({100 * low:.0f} to {100 * high:.0f} %)"
 
 
 def _resampled(weights: np.ndarray, n: int, seed: int, which: int) -> np.ndarray:

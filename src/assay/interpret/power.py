@@ -61,6 +61,8 @@ class Replay(ABC):
 
     words: ClassVar[str]
     repetitions: ClassVar[int] = SLOW
+    # Steps of the ladder on either side of what is found.
+    around: ClassVar[int] = 2
 
     planter: Planter
     observation: Observation
@@ -105,7 +107,7 @@ class Rerun(Replay):
         with without_progress():
             test = self.test.with_seed(seed)
             planted = (self.planter.plant(error, size, repetition) for size in sizes)
-            return [test.refit_on(calibration)(self.draws) for calibration in planted]
+            return [test.refit_on(calibration).decided(self.draws) for calibration in planted]
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +166,7 @@ class AtOnce(Replay):
 
     words: ClassVar[str] = "planted near x_o alone"
     repetitions: ClassVar[int] = FAST
+    around: ClassVar[int] = 1
 
     form: Planted
     done: dict[tuple[str, float], np.ndarray] = field(default_factory=dict)
@@ -197,7 +200,7 @@ def replay_of(test: LocalTest, draws: Draws, seed: int) -> Replay:
     if form is not None:
         return Closed(planter, observation, form.nulls, form.hypothesis, form)
     many = draws.many(observation)
-    result = first(many)
+    result = first.decided(many)
     claim = planter, observation, result.null.shape[-1], result.hypothesis
     if test.poolable:
         return PooledRerun(*claim, test.with_nulls(EACH), many)
@@ -452,7 +455,7 @@ def _curve(
     runs = _Runs(engine, error, level)
     with runs.bar:
         if like is None or not isinstance(engine, AtOnce):
-            ends = _ends(runs, target)
+            ends = _ends(runs, target, engine.around)
         else:
             low, high = (int(np.abs(runs.sizes - size).argmin()) for size in like[[0, -1]])
             ends = low, high
@@ -467,12 +470,12 @@ def _curve(
     return PowerCurve(error, sizes, hits.mean(0).T, mde, mde_error, scale, shape, level)
 
 
-def _ends(runs: _Runs, target: float) -> tuple[int, int]:
+def _ends(runs: _Runs, target: float, around: int) -> tuple[int, int]:
     """The first and the last step at which an error is found as often as wanted, with room."""
     last = len(runs.sizes) - 1
     low = bisect_left(range(last), 1, key=lambda step: int((runs.rates(step) >= target).any()))
     high = bisect_left(range(last), 1, key=lambda step: int((runs.rates(step) >= target).all()))
-    return max(0, low - AROUND), min(last, high + AROUND)
+    return max(0, low - around), min(last, high + around)
 
 
 def _searched(

@@ -62,7 +62,7 @@ def trust_map(
             f"test: expected a local test such as moments(calibration); got {type(test).__name__}."
         )
     check_number("relevant", relevant)
-    result = test(draws)
+    result = test.decided(draws)
     if not result.many:
         raise ValueError("draws: expected many observations, with a leading axis; got one.")
     detectable = power(test, draws, errors, seed=seed, alpha=alpha)

@@ -271,16 +271,9 @@ class Verdict(Readable):
     @property
     def _wrong(self) -> list[str]:
         which = np.flatnonzero(self.rejected)
-        one = len(self.labels) == 1
-        said = [
-            f"{'' if one else f'{self.labels[i]}: '}{self._capital(self._told(i))}"
-            for i in which[:5]
-        ]
+        whose = [""] if len(self.labels) == 1 else [f"{label}: " for label in self.labels]
+        said = [f"{whose[i]}{self._told(i)}" for i in which[:5]]
         return said + ([f"And so on, at {len(which) - 5} more."] if len(which) > 5 else [])
-
-    @staticmethod
-    def _capital(words: str) -> str:
-        return f"{words[0].upper()}{words[1:]}"
 
     def _told(self, which: int) -> str:
         """What is wrong where q is rejected."""
@@ -288,8 +281,8 @@ class Verdict(Readable):
         if effects.wrong:
             return effects.sentence
         return (
-            "no single bias, width or coverage is off by more than noise: what is wrong with q is "
-            "its shape, or how parameters depend on each other."
+            "Neither bias, width, correlation nor coverage is off by more than noise: what is "
+            "wrong with q is its shape, or how parameters depend on each other."
         )
 
     @property

@@ -73,7 +73,10 @@ def _draw_estimates(ax: Axes, rows: np.ndarray, estimate: Estimate, right: float
     width = estimate.null_upper - estimate.null_lower
     ax.barh(rows, width, THICK, estimate.null_lower - right, color=ENVELOPE, lw=0)
     colours = [CURVE if wrong else INK for wrong in estimate.wrong]
-    ax.hlines(rows, estimate.lower - right, estimate.upper - right, colors=colours, lw=1.4)
+    # What is not identifiable has no interval that could be drawn.
+    ends = np.stack([estimate.lower, estimate.upper])
+    lower, upper = np.where(np.isfinite(ends), ends - right, np.nan)
+    ax.hlines(rows, lower, upper, colors=colours, lw=1.4)
     ax.scatter(estimate.value - right, rows, s=16, c=colours, zorder=3)
 
 

@@ -119,5 +119,6 @@ def _span(estimates: dict[str, Estimate], right: float) -> tuple[float, float]:
     """Where all bands and what is right have room."""
     parts = [getattr(estimate, field) for estimate in estimates.values() for field in BANDS]
     ends = np.concatenate([[right], *parts])
+    ends = ends[np.isfinite(ends)]
     room = 0.06 * np.ptp(ends)
     return float(ends.min() - room), float(ends.max() + room)

@@ -146,6 +146,7 @@ def _effects(sources: list[Effects]) -> dict[str, list[Values]]:
     rows = {
         "bias": [f"{name}: bias, in sd of q" for name in names],
         "dispersion": [f"{name}: width over the true one" for name in names],
+        "correlation": [f"{a} and {b}: correlation too high" for a, b in sources[0].pairs],
         "region": [f"coverage of the {share(level)} region" for level in LEVELS],
         **{kind: [TITLES[kind]] for kind in DIVERGENCES},
     }
@@ -161,15 +162,19 @@ def _numbers(sources: list[Effects], kind: str, names: list[str]) -> Iterator[Va
     parts: list[Estimate | None] = [getattr(source, kind) for source in sources]
     if any(part is not None for part in parts):
         for j, name in enumerate(names):
-            yield {"name": name, "numbers": [_estimate(part, j) for part in parts]}
+            numbers = [_estimate(part, j) for part in parts]
+            # Of pairs there are many: those that are wrong are shown.
+            if kind != "correlation" or any(one["wrong"] for one in numbers):
+                yield {"name": name, "numbers": numbers}
 
 
 def _estimate(estimate: Estimate | None, j: int) -> Values:
     if estimate is None:
         return dict.fromkeys(("shown", "band", "null"), "–") | {"wrong": False}
-    one = {name: np.ravel(part)[j] for name, part in vars(estimate).items()}
+    parts = {name: part for name, part in vars(estimate).items() if part is not None}
+    one = {name: np.ravel(part)[j] for name, part in parts.items()}
     return {
-        "shown": number(one["value"]),
+        "shown": "not identifiable" if np.isnan(one["value"]) else number(one["value"]),
         "band": between(one["lower"], one["upper"]),
         "null": between(one["null_lower"], one["null_upper"]),
         "wrong": bool(one["wrong"]),

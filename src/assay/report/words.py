@@ -44,9 +44,13 @@ def between(lower: float, upper: float) -> str:
     """Two ends of a band.
 
     Example:
-        >>> between(-0.1, 0.25)
-        '−0.100 to 0.250'
+        >>> between(-0.1, 0.25), between(2.0, float("inf"))
+        ('−0.100 to 0.250', 'above 2.000')
     """
+    if math.isnan(lower):
+        return "–"
+    if math.isinf(lower) or math.isinf(upper):
+        return f"below {number(upper)}" if math.isinf(lower) else f"above {number(lower)}"
     return f"{number(lower)} to {number(upper)}"
 
 

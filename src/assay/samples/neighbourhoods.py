@@ -111,9 +111,13 @@ class Distance:
 
     def __call__(self, x: Tensor, x_o: Tensor) -> Tensor:
         """Distances (o, n) between features x (n, d) and observations (o, d)."""
+        return _distances(*self.coordinates(x, x_o))
+
+    def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
+        """Coordinates (n, e) and (o, e) of features and observations, in which it is Euclidean."""
         x, x_o = self._represented(x), self._represented(x_o)
         robust = Robust.fit(x)
-        return _distances(robust(x), robust(x_o))
+        return robust(x), robust(x_o)
 
     def _represented(self, x: Tensor) -> Tensor:
         if self.function is None:
@@ -165,9 +169,9 @@ class NearForQ(Distance):
         targets = torch.nan_to_num((targets - targets.mean(0)) / spread(targets), 0.0)
         return cls(scale=scale, weights=_predicted(_design(scale(x)), targets))
 
-    def __call__(self, x: Tensor, x_o: Tensor) -> Tensor:
-        """Distances (o, n) between features x (n, d) and observations (o, d)."""
-        return _distances(self._represented(x), self._represented(x_o))
+    def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
+        """Coordinates (n, e) and (o, e) of features and observations, in which it is Euclidean."""
+        return self._represented(x), self._represented(x_o)
 
     def __repr__(self) -> str:
         return "NearForQ()"
@@ -233,6 +237,10 @@ class Neighbourhood(ABC):
     def weights(self, x: Tensor, x_o: Tensor) -> Tensor:
         """Weights (o, c, n) of features x (n, d) around observations (o, d), of unit norm."""
 
+    def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
+        """Coordinates (n, e) of features and (o, e) of observations, in which near is meant."""
+        return Distance().coordinates(x, x_o)
+
 
 @dataclass(frozen=True)
 class Nearest(Neighbourhood):
@@ -269,6 +277,10 @@ class Nearest(Neighbourhood):
     def weights(self, x: Tensor, x_o: Tensor) -> Tensor:
         """Weights (o, c, n) of features x (n, d) around observations (o, d), of unit norm."""
         return torch.nn.functional.normalize(self.inside(x, x_o).to(x), dim=2)
+
+    def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of its distance."""
+        return self.distance.coordinates(x, x_o)
 
     def inside(self, x: Tensor, x_o: Tensor) -> Tensor:
         """Whether features x (n, d) are near observations (o, d), with shape (o, c, n)."""

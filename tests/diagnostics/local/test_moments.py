@@ -41,17 +41,17 @@ class TestTriple:
         result = prepared(gaussian(width=1.5), kind, where=where)(Draws(X_O))
         assert result.pvalue == 0.005
         assert result.approximation < 1e-3
-        assert (result.directions.dispersion[-1] > 1.2).all()
+        assert (result.effects.dispersion.value[-1] > 1.2).all()
 
     def test_overconfident(self, gaussian, kind, where):
         result = prepared(gaussian(width=0.6), kind, where=where)(Draws(X_O))
         assert result.pvalue == 0.005
-        assert (result.directions.dispersion[-1] < 0.8).all()
+        assert (result.effects.dispersion.value[-1] < 0.8).all()
 
     def test_biased(self, gaussian, kind, where):
         result = prepared(gaussian(shift=0.5), kind, where=where)(Draws(X_O))
         assert result.pvalue == 0.005
-        assert (result.directions.bias[-1] > 0.3).all()
+        assert (result.effects.bias.value[-1] > 0.3).all()
 
 
 EVERYDAY = {("neighbourhood", "latents"), ("neighbourhood", "draws")}
@@ -130,79 +130,6 @@ def test_it_sees_shapes_that_mean_and_variance_do_not(shape):
     assert low.pvalue > 0.005
 
 
-def coverage(table, bias, dispersion):
-    """Whether the truth lies within two standard errors, for each number of the largest size."""
-    near = np.abs(table.bias[-1] - bias) <= 2 * table.bias_error[-1]
-    wide = np.abs(table.dispersion[-1] - dispersion) <= 2 * table.dispersion_error[-1]
-    return np.concatenate([near, wide])
-
-
-def test_bias_and_dispersion_are_right_inside_and_outside_a_region():
-    """200 repetitions: within two standard errors at least 90 % of the time, for each number.
-
-    Inside x_1 < 0 the flow is 0.2 standard deviations of the truth too high and 20 % too wide.
-    """
-    inside, outside = [], []
-    for i in range(200):
-        generator = stream(i, "region")
-        z, x = torch.randn(2, 1000, 2, generator=generator)
-        wrong = x[:, :1] < 0
-        calibration = assay.Calibration.from_base(torch.where(wrong, (z - 0.2) / 1.2, z), x)
-        test = moments(calibration, Nearest((0.1,)), KnownBase(1))
-        result = test(Draws(torch.tensor([[-1.5, 0.0], [1.5, 0.0]])))
-        first, second = (
-            type(result.directions)(
-                **{k: None if v is None else v[j] for k, v in vars(result.directions).items()}
-            )
-            for j in (0, 1)
-        )
-        inside.append(coverage(first, 0.2 / 1.2, 1.2))
-        outside.append(coverage(second, 0.0, 1.0))
-    assert (np.mean(inside, 0) >= 0.9).all()
-    assert (np.mean(outside, 0) >= 0.9).all()
-
-
-@pytest.mark.parametrize("k", [8, 16])
-@pytest.mark.parametrize(("shift", "width"), [(0.5, 1.0), (0.0, 0.7), (0.0, 1.4), (0.4, 1.3)])
-def test_bias_and_dispersion_do_not_depend_on_the_number_of_draws(k, shift, width):
-    """Against few draws residuals are wider, and their scale uncertain: both are made up for."""
-    noise = torch.randn(20_000, k + 1, 2, generator=stream(0, "few", k))
-    x = torch.randn(20_000, 1, generator=stream(0, "few x"))
-    calibration = Calibration(noise[:, 0], x, width * noise[:, 1:] + shift)
-    table = moments(calibration, Nearest((1.0,)), Exchange(1))(Draws(torch.zeros(1))).directions
-    np.testing.assert_allclose(table.bias[0], shift / width, atol=0.03)
-    np.testing.assert_allclose(table.dispersion[0], width, rtol=0.025)
-
-
-@pytest.mark.parametrize(("shift", "width"), [(0.0, 1.0), (0.4, 1.0), (0.0, 1.3)])
-def test_skewed_draws_have_no_bias_of_their_own(shift, width):
-    """Mean and deviation of few skewed draws go together, which moves residuals by skew / 2k."""
-    gamma = np.random.default_rng(0).standard_gamma(4.0, (20_000, 17, 1)) / 2 - 2
-    theta, theta_q = torch.tensor(gamma[:, 0]), torch.tensor(width * gamma[:, 1:] + shift)
-    x = torch.randn(20_000, 1, generator=stream(0, "skewed x"), dtype=torch.double)
-    test = moments(Calibration(theta, x, theta_q), Nearest((1.0,)), Exchange(1))
-    table = test(Draws(torch.zeros(1))).directions
-    np.testing.assert_allclose(table.bias[0], shift / width, atol=0.02)
-    np.testing.assert_allclose(table.dispersion[0], width, rtol=0.02)
-
-
-def test_errors_in_parameters_through_the_flow(gaussian):
-    flow = gaussian(width=1.2, shift=0.2)
-    latent = flow.calibration(20_000).to_latent(flow)
-    table = moments(latent, null=KnownBase(1))(Draws(X_O, n=4000)).parameters
-    # q is 0.2 too high, in standard deviations of q, and 1.2 times too wide.
-    np.testing.assert_allclose(table.bias[-1], 0.2 / flow.scale, atol=0.06)
-    np.testing.assert_allclose(table.dispersion[-1], 1.2, atol=0.06)
-    assert table.correlation is None
-
-
-def test_correlation():
-    z, x = torch.randn(2, 5000, 2, generator=stream(0, "z"))
-    z[:, 1] = 0.6 * z[:, 0] + 0.8 * z[:, 1]
-    table = moments(assay.Calibration.from_base(z, x), null=KnownBase(1))(Draws(X_O)).directions
-    assert table.correlation[-1, 0, 1] == pytest.approx(0.6, abs=0.1)
-
-
 def test_one_observation_is_a_row_of_many(gaussian):
     test = prepared(gaussian(width=1.2), "latents", null=KnownBase(9))
     many, one = test(Draws(torch.stack([X_O, -X_O]))), test(Draws(-X_O))
@@ -210,7 +137,16 @@ def test_one_observation_is_a_row_of_many(gaussian):
     assert one.statistic.shape == ()
     assert many.pairs.shape == (2, 3)
     np.testing.assert_allclose(many.null[1], one.null, rtol=1e-4)
-    np.testing.assert_allclose(many.directions.bias[1], one.directions.bias, rtol=1e-4)
+    np.testing.assert_allclose(many.effects.bias.at[1], one.effects.bias.at)
+    np.testing.assert_array_equal(many.effects.dispersion.pvalue[1], one.effects.dispersion.pvalue)
+
+
+def test_what_decides_needs_no_effects(gaussian):
+    test = prepared(gaussian(width=1.2), "draws", n=200, null=Exchange(9))
+    whole, bare = test(Draws(X_O)), test.decided(Draws(X_O))
+    assert bare.effects is None
+    np.testing.assert_array_equal(bare.null, whole.null)
+    assert "p-value is at most 0.05" in bare.sentence
 
 
 class TestKeptNulls:
@@ -353,7 +289,7 @@ class TestManyParameters:
         z[:, 7] += 2
         result = moments(Calibration.from_base(z, x), null=null)(x_o)
         assert result.pvalue == 0.025
-        assert np.abs(result.directions.bias[-1]).argmax() == 7
+        assert np.abs(result.effects.bias.value[-1]).argmax() == 7
 
     def test_draws(self):
         members = torch.randn(200, 45, 40, generator=stream(0, "draws"))
@@ -427,29 +363,6 @@ def test_level_where_x_has_ties_and_rows_are_in_the_order_of_theta(constant):
     assert within(found)
 
 
-@pytest.mark.parametrize("k", [4, 8, 32])
-@pytest.mark.parametrize("shape", ["normal", "laplace", "t"])
-def test_null_bands_hold_for_draws_of_any_shape(k, shape):
-    """Exact posteriors, 100 repetitions: about 5 % of bias and dispersion beyond two null sd."""
-    beyond = []
-    for i in range(100):
-        generator = stream(i, "bands", k)
-        draws = torch.randn(300, k + 1, 2, generator=generator)
-        scale = torch.randn(300, k + 1, 2, 4, generator=generator).square()
-        if shape == "laplace":
-            draws = draws * (scale[..., 0] + scale[..., 1]).sqrt()
-        if shape == "t":
-            draws = draws / (scale.sum(-1) / 4).sqrt()
-        x = torch.randn(300, 1, generator=generator)
-        calibration = Calibration(draws[:, 0], x, draws[:, 1:])
-        table = moments(calibration, Nearest((0.5,)), Exchange(1))(
-            Draws(torch.zeros(1))
-        ).directions
-        beyond.append(np.abs(table.bias[0]) > 2 * table.bias_null[0])
-        beyond.append(np.abs(table.dispersion[0] - 1) > 2 * table.dispersion_null[0])
-    assert np.mean(beyond) < 0.12
-
-
 @pytest.mark.parametrize("units", [1e-25, 1e-15, 1e15, 1e25])
 def test_units_do_not_matter(gaussian, units):
     calibration = gaussian(shift=0.5).calibration(200, k=8)
@@ -469,8 +382,9 @@ def test_an_offset_does_not_matter(gaussian, offset):
     first, second = (test(parts[3]) for test, parts in zip(tests, (far, near), strict=True))
     np.testing.assert_allclose(first.statistic, second.statistic, rtol=1e-3)
     np.testing.assert_allclose(first.null, second.null, rtol=1e-3)
-    np.testing.assert_allclose(first.directions.bias, second.directions.bias, atol=1e-3)
-    np.testing.assert_allclose(first.region.share, second.region.share, atol=0.03)
+    np.testing.assert_allclose(first.effects.bias.value, second.effects.bias.value, atol=1e-3)
+    one, other = (result.effects.region.value for result in (first, second))
+    np.testing.assert_allclose(one, other, atol=0.03)
     assert first.pvalue == 0.05
     planted = [_planted(test, parts[3]) for test, parts in zip(tests, (far, near), strict=True)]
     np.testing.assert_allclose(*planted, rtol=1e-3)

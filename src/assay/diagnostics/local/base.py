@@ -70,6 +70,10 @@ class LocalTest(ABC):
     def __call__(self, draws: Any) -> LocalResult:
         """Tests q at one observation or many."""
 
+    def decided(self, draws: Any) -> LocalResult:
+        """The same, where nothing but statistics and p-values is asked for."""
+        return self(draws)
+
     @abstractmethod
     def refit_on(self, calibration: Calibration) -> Self:
         """The same recipe on another calibration."""

@@ -16,8 +16,7 @@ the p-value is exact for the neighbourhood alone: nothing leaks in.
 together by their own mean and covariance, features are centred within each set, and the null
 exchanges which member plays the truth. This is exact for any sampler.
 
-The averages of the first two orders are themselves the local bias, dispersion and correlation;
-how often the regions of q contain the truth near x_o is told beside them.
+What is wrong near x_o, and at x_o, is told beside it by :mod:`.local_effects`.
 """
 
 import math
@@ -32,31 +31,14 @@ import torch
 from torch import Tensor
 
 from ..._core import Seed, as_null, check_kind, one_thread, progress, seed_of, spread_over
-from ...classifiers.features import BANKS, MOST_FEATURES, Coordinates, Hermite, Latent, Whitened
+from ...classifiers.features import BANKS, MOST_FEATURES, Coordinates, Latent, Whitened
 from ...nulls.exchange import Exchange, KnownBase, LocalExchange, global_null
 from ...results import Adjustment, GlobalMaxT, LocalResult, MaxT, settings_of
 from ...samples.calibration import Calibration, Draws, Latents, Observation
 from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood, middle
 from ...samples.posterior import StandardNormal
 from .base import ClosedForm, LocalTest
-from .moment_effects import (
-    Balls,
-    Ellipsoids,
-    MomentTable,
-    RegionCoverage,
-    ResidualLaw,
-    Shells,
-    Tail,
-    carried_inside,
-    carried_to,
-    expected_under_q,
-    joined_tables,
-    moment_table,
-    residuals,
-    shares_inside,
-    tail,
-    with_intervals,
-)
+from .local_effects import LocalEffects, local_effects
 
 # Latents beyond this are moved to it: the cube of a wild one would drown all others.
 FARTHEST = 8.0
@@ -102,7 +84,7 @@ def moments(
         >>> result = moments(wide)(torch.zeros(2))
         >>> float(result.pvalue)
         0.005
-        >>> result.directions.dispersion[-1].round(1)  # q is 1 / 0.7 = 1.4 times too wide
+        >>> result.effects.dispersion.value[-1].round(1)  # q is 1 / 0.7 = 1.4 times too wide
         array([1.4, 1.4])
     """
     check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
@@ -172,29 +154,14 @@ class MomentsResult(LocalResult):
         approximation: The p-value by chi-square laws, without nulls, shaped as the statistic; for
             draws it is about twice as small as it should be.
         pairs: The effective number of calibration pairs at each size, with shape (c,) or (o, c).
-        directions: Errors of q in latent directions; in parameters where there is no flow.
-        parameters: Errors of q in parameters, through the flow; None where there is none.
-        region: How often q's regions contain the truth.
-        tail: Truths where q has next to no mass.
+        effects: What is wrong near x_o and at x_o, in parameters or latents; None where only the
+            test was asked for.
     """
 
     approximation: np.ndarray
     pairs: np.ndarray
-    directions: MomentTable
-    parameters: MomentTable | None
-    region: RegionCoverage | None = None
-    tail: Tail | None = None
+    effects: LocalEffects | None = None
     adjustment: Adjustment = MaxT()
-
-    @property
-    def shown(self) -> MomentTable:
-        """Errors in parameters where they are known, in latent directions otherwise."""
-        return self.directions if self.parameters is None else self.parameters
-
-    @property
-    def named(self) -> bool:
-        """Whether errors are told in parameters, rather than in latent directions."""
-        return self.parameters is not None or self.settings["space"] == "parameters"
 
     @property
     def _columns(self) -> dict[str, np.ndarray]:
@@ -203,17 +170,16 @@ class MomentsResult(LocalResult):
     @property
     def sentence(self) -> str:
         """One sentence to quote."""
-        shown = self.shown
-        if self.many:
+        if self.many or self.effects is None:
             return f"{self._counted}. {self._adjusted_by}"
-        name = "parameter" if self.named else "latent"
-        bias, wide = shown.bias[-1], shown.dispersion[-1]
+        bias, width = self.effects.bias, self.effects.dispersion
+        name = "parameter" if self.effects.named else "latent"
         parts = [
-            f"{name} {j}: {bias[j]:+.2f} ± {2 * shown.bias_null[-1, j]:.2f} sd, "
-            f"width × {wide[j]:.2f} ± {2 * shown.dispersion_null[-1, j]:.2f}"
-            for j in range(min(len(bias), 6))
+            f"{name} {j}: {bias.value[-1, j]:+.2f} ± {2 * bias.null[-1, j]:.2f} sd, "
+            f"width × {width.value[-1, j]:.2f} ± {2 * width.null[-1, j]:.2f}"
+            for j in range(min(len(bias.at), 6))
         ]
-        more = "; ..." if len(bias) > len(parts) else ""
+        more = "; ..." if len(bias.at) > len(parts) else ""
         return (
             f"Against the truth near x_o (± two null standard deviations), q is off by "
             f"{'; '.join(parts)}{more}.{self._warning}"
@@ -234,28 +200,27 @@ class Moments(LocalTest):
     def __call__(self, draws: Any) -> MomentsResult:
         """Tests q at one observation or many; with draws there a flow tells of parameters."""
         draws = Draws.of(draws)
-        observation = self.calibration.observation(draws)
+        how = self.where, self.coordinates, self.seed
+        return replace(self.decided(draws), effects=local_effects(self.calibration, draws, *how))
+
+    def decided(self, draws: Any) -> MomentsResult:
+        """The same without effects."""
+        observation = self.calibration.observation(Draws.of(draws))
         weights = self.weights(observation)
         squares = self._squares(weights, range(1))
         means, degrees = self._laws
         data, null = _surprise(squares, means, degrees)[0], self._null(observation, weights)
         pairs, shaped = _pairs(weights), observation.shaped
-        directions, region, beyond = self._directions(weights)
-        parameters = self._parameters(weights, draws)
         return MomentsResult(
             statistic=shaped(data.max(1)),
             null=shaped(null.max(2).T),
             approximation=shaped(_approximation(squares[0], means, degrees)),
             pairs=shaped(pairs),
             x=shaped(observation.x.cpu().numpy()),
-            directions=shaped(directions),
-            parameters=None if parameters is None else shaped(parameters),
             hypothesis=self.where.hypothesis(float(pairs.max()) / len(self.calibration)),
             settings=self.settings,
             adjustment=MaxT() if self.where.local else GlobalMaxT(),
             support=self.calibration.support(observation),
-            region=shaped(region),
-            tail=shaped(beyond),
         )
 
     def refit_on(self, calibration: Calibration) -> "Moments":
@@ -344,59 +309,10 @@ class Moments(LocalTest):
         shape = len(which), *weights.shape[:2], len(self.banks)
         return lengths.reshape(shape).double().cpu().numpy()
 
-    def _directions(self, weights: Tensor) -> tuple[MomentTable, RegionCoverage, Tail]:
-        """Errors of q in latent directions, or in parameters where there are draws.
-
-        With the coverage of its regions (o, c, l), with error and null, and its tail.
-        """
-        z, law = self._source.residuals(weights)
-        correlated = self.calibration.base is not None
-        table = moment_table(weights, z, z.square(), law, correlated=correlated)
-        near = _near(weights)
-        shells, around = self._source.shells(near), weights[..., near]
-        inside = shares_inside(shells, around)
-        region = RegionCoverage(*(part[:, :, -1] for part in inside))
-        return with_intervals(table, inside), region, tail(shells, around)
-
-    def _parameters(self, weights: Tensor, draws: Draws) -> MomentTable | None:
-        """Errors of q in parameters, from latents of truths that are carried to x_o.
-
-        Moments of q itself are constants of a regression on Hermite functions of the latents of
-        its draws, which have known means: only what they do not explain is left as noise.
-        """
-        if self.calibration.flow is None:
-            return None
-        observed = self.calibration.observe(draws, self.seed)
-        assert observed.theta is not None
-        z, _ = self._source.residuals(weights)
-        each = zip(weights.split(1), observed.draws.to(z), observed.theta.to(z), strict=True)
-        return joined_tables([_parameter_table(around, z, *there) for around, *there in each])
-
 
 def _near(weights: Tensor) -> Tensor:
     """The points (b,) with any weight around any observation, from weights (o, c, n)."""
     return (weights != 0).any(1).any(0).nonzero().flatten()
-
-
-def _parameter_table(around: Tensor, z: Tensor, latents: Tensor, theta: Tensor) -> MomentTable:
-    """Errors at one observation, with weights (1, c, n) of truths z (n, m) around it.
-
-    Latents (s, m) and theta (s, m) are those of the draws of q there.
-    """
-    near = _near(around)
-    there = torch.cat([Hermite(1)(latents), Hermite(2)(latents)], 1)
-    theta = theta - middle(theta, 0)
-    scale = theta.std(0)
-    theta = (theta - theta.mean(0)) / torch.where(scale > 0, scale, 1)
-    carried = carried_to(z[near], latents, theta)
-    mean, square = (expected_under_q(values, there) for values in (theta, theta**2))
-    unit = (square - mean**2).clamp_min(0.5).sqrt()
-    moved = (carried - mean) / unit
-    flat = torch.ones_like(moved)
-    fourth = ((theta - mean) / unit).pow(4).mean(0) * flat
-    law = ResidualLaw(0 * flat, flat, fourth, 0.0)
-    table = moment_table(around[..., near], moved, moved.square(), law, correlated=False)
-    return with_intervals(table, carried_inside(around[..., near], carried, theta))
 
 
 @dataclass(frozen=True, eq=False)
@@ -524,16 +440,6 @@ class _Latents:
         """Mean, and degrees of freedom, of the squared length of each bank's sum."""
         return _laws([bank.spread(self.calibration.m) for bank in banks])
 
-    def residuals(self, like: Tensor) -> tuple[Tensor, ResidualLaw]:
-        """What is standard normal if q is right (n, m), and what it would be then."""
-        z = self.calibration.theta.to(like)
-        flat = torch.ones_like(z)
-        return z, ResidualLaw(torch.zeros_like(z), flat, torch.full_like(z, 3.0), 0.0)
-
-    def shells(self, near: Tensor) -> Shells:
-        """Regions of q at some points."""
-        return Balls(self.calibration.theta[near])
-
     def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], PartOfBank]:
         """Features (rows, p) for the truths of copy h."""
         copies = self.null.copies(self.calibration, self.seed)
@@ -565,22 +471,6 @@ class _Sets:
             covariance = flat.mT @ flat / len(flat)
             spreads.append((float(covariance.trace()), float(covariance.square().sum())))
         return _laws(spreads)
-
-    def residuals(self, like: Tensor) -> tuple[Tensor, ResidualLaw]:
-        """Truths in standard deviations of the draws (n, m), and what they would be.
-
-        That is told by all members, each against the rest of its set, whatever the shape of q and
-        the number of draws.
-        """
-        members = self.calibration.members
-        each = residuals(members).to(like)
-        squares = each.square()
-        parts = (each.mean(1), squares.mean(1), squares.square().mean(1))
-        return each[:, 0], ResidualLaw(*parts, 1 / (members.shape[1] - 1))
-
-    def shells(self, near: Tensor) -> Shells:
-        """Regions of q at some points."""
-        return Ellipsoids(self.calibration.members[near], self.coordinates)
 
     def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], PartOfBank]:
         """Features (rows, p) for the truths of copy h, centred within sets."""

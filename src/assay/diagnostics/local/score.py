@@ -55,7 +55,7 @@ AROUND = 0.5
 # Numbers in the largest table of features.
 ROOM = 2**24
 # Versions of the truths elsewhere under planted errors, and members that are moved.
-VERSIONS, PLANTED = 16, 2000
+VERSIONS, PLANTED = 16, 1500
 # Sizes of the neighbourhood: errors confined to the nearest few need a small one.
 SHARES = (0.05, 0.2)
 
