@@ -45,20 +45,21 @@ from .diagnostics.average.coverage import coverage, tarp
 from .diagnostics.average.sbc import sbc
 from .diagnostics.local.base import LocalTest
 from .diagnostics.local.lc2st import lc2st
+from .diagnostics.local.local_effects import local_effects
 from .diagnostics.local.lpit import lpit
-from .diagnostics.local.moments import moments, moments_apply
+from .diagnostics.local.moments import moments_apply
 from .diagnostics.local.score import SHARES, score
-from .interpret.effects import effects
-from .interpret.errors import Error, FadingShift, Narrow, Shift, Wide
+from .interpret.effects import Effects, effects, effects_of
+from .interpret.errors import FadingShift, Narrow, Shift, Wide
 from .interpret.health import health
-from .interpret.power import PowerResult, power
+from .interpret.power import Planting, PowerResult
 from .interpret.trust import TrustMap, judged
 from .interpret.verdict import Verdict
 from .io import save
 from .nulls.exchange import Exchange
 from .nulls.ranks import UniformRanks
 from .report import write
-from .results import versions
+from .results import LocalResult, versions
 from .samples.calibration import Calibration, Draws, Embed, Latents
 from .samples.independence import autocorrelation
 from .samples.neighbourhoods import Nearest, Support
@@ -393,7 +394,7 @@ class _Run:
         if self.given.support is not None:
             local = replace(local, support=self.given.support)
         said = names if self.given.local.named else None
-        parts: dict[str, Any] = {"local": local, "effects": effects(self._told(), said)}
+        parts: dict[str, Any] = {"local": local, "effects": self._effects(local, said)}
         self._next("detectable errors")
         parts |= self._judged(test, local)
         self._next("classifier")
@@ -407,28 +408,28 @@ class _Run:
         self.bar.update()
         self.bar.set_postfix_str(part)
 
-    def _told(self) -> Any:
-        """A result that tells effects: that of moments, or that of a fit over all sets."""
-        calibration, draws = self.given.local, self.given.draws
+    def _effects(self, local: LocalResult, names: tuple[str, ...] | None) -> Effects:
+        """What is wrong near x_o, told by truths there, or by a fit over all sets."""
+        calibration, draws, alpha = self.given.local, self.given.draws, self.suite.alpha
         if self.given.whitened:
-            return moments(calibration, self.given.where, self.suite.null, seed=self.seed)(draws)
+            found = local_effects(calibration, draws, self.given.where, seed=self.seed)
+            return effects_of(found, names, None, alpha, local.hypothesis, local.settings)
         null = Exchange(self.suite.classifier_null)
-        return lc2st(calibration, Ridge(), null, seed=self.seed)(draws)
+        return effects(lc2st(calibration, Ridge(), null, seed=self.seed)(draws), names)
 
     def _judged(self, test: LocalTest, local: Any) -> dict[str, Any]:
-        every = range(self.given.local.m)
-        errors = [kind(j) for kind in (Shift, Wide, Narrow) for j in every]
-        detectable = self._power(test, self.given.draws, errors)
+        every, planting = range(self.given.local.m), self._planting(test, self.given.draws)
+        detectable = planting([kind(j) for kind in (Shift, Wide, Narrow) for j in every])
         trust = judged(local, detectable.weakest, self.suite.relevant, self.suite.alpha)
         # An error that fades is told of, and need not be detectable.
         hardest = max(every, key=lambda j: float(detectable[f"shift {j}"].mde.max()))
-        fading = self._power(test, self.given.draws, [FadingShift(hardest)])
+        fading = planting([FadingShift(hardest)])
         both = replace(detectable, curves=(*detectable.curves, *fading.curves))
         context = self._context(test, detectable.weakest)
         return {"detectable": both, "trust": trust, "context": context}
 
-    def _power(self, test: LocalTest, draws: Draws, errors: Sequence[Error]) -> PowerResult:
-        return power(test, draws, errors, seed=self.seed, alpha=self.suite.alpha)
+    def _planting(self, test: LocalTest, draws: Draws) -> Planting:
+        return Planting.of(test, draws, self.seed, self.suite.alpha)
 
     def _context(self, test: LocalTest, detectable: PowerResult) -> TrustMap | None:
         """Verdicts at observations of the calibration, which x alone chooses."""
@@ -441,7 +442,7 @@ class _Run:
         # The kind of error that is hardest to find stands for the others.
         hardest = max(detectable.curves, key=lambda curve: float(curve.mde.max()))
         kind = {kind.kind: kind for kind in (Shift, Wide, Narrow)}[hardest.error.kind]
-        found = self._power(test, there, [kind(0)])
+        found = self._planting(test, there)([kind(0)])
         return judged(test(there), found, self.suite.relevant, self.suite.alpha)
 
     def _classified(self, names: tuple[str, ...] | None) -> dict[str, Any]:

@@ -249,27 +249,49 @@ def power(
         >>> bool(0.2 < result["shift"].mde < 0.7)
         True
     """
-    if not isinstance(test, LocalTest):
-        raise TypeError(
-            f"test: expected a local test such as moments(calibration); got {type(test).__name__}."
-        )
-    kinds, draws = checked_errors(errors), Draws.of(draws)
-    if not 0 < check_number("alpha", alpha) < check_number("target", target) < 1:
-        raise ValueError(
-            f"target: expected a probability above alpha and below 1; got {target} at {alpha}."
-        )
-    engine = replay_of(test, draws, seed_of(seed))
-    n = engine.repetitions if repetitions is None else repetitions
-    n = min(check_count("repetitions", n, FIRST), engine.most)
-    level, shaped = _level(alpha, engine.nulls), engine.observation.shaped
-    found: list[PowerCurve] = []
-    for error in kinds:
-        found.append(_curve(engine, error, n, level, target, _like(error, found)))
-    curves = tuple(shaped(curve) for curve in found)
-    x = shaped(engine.observation.x.cpu().numpy())
-    own = {"nulls": engine.nulls, "planted": engine.words, "repetitions": n}
-    settings = {**test.settings, **own}
-    return PowerResult(curves, x, alpha, target, n, engine.hypothesis, settings)
+    return Planting.of(test, draws, seed, alpha, target)(checked_errors(errors), repetitions)
+
+
+@dataclass(frozen=True, eq=False)
+class Planting:
+    """A test at observations, made ready once for whatever errors are planted."""
+
+    test: LocalTest
+    engine: Replay
+    alpha: float
+    target: float
+
+    @classmethod
+    def of(
+        cls, test: LocalTest, draws: Any, seed: Seed, alpha: float = 0.05, target: float = 0.8
+    ) -> "Planting":
+        """From what :func:`power` takes."""
+        if not isinstance(test, LocalTest):
+            raise TypeError(
+                "test: expected a local test such as moments(calibration); got "
+                f"{type(test).__name__}."
+            )
+        draws = Draws.of(draws)
+        if not 0 < check_number("alpha", alpha) < check_number("target", target) < 1:
+            raise ValueError(
+                f"target: expected a probability above alpha and below 1; got {target} at {alpha}."
+            )
+        return cls(test, replay_of(test, draws, seed_of(seed)), alpha, target)
+
+    def __call__(self, errors: Sequence[Error], repetitions: int | None = None) -> "PowerResult":
+        """Minimum detectable effects of some errors."""
+        engine = self.engine
+        n = engine.repetitions if repetitions is None else repetitions
+        n = min(check_count("repetitions", n, FIRST), engine.most)
+        level, shaped = _level(self.alpha, engine.nulls), engine.observation.shaped
+        found: list[PowerCurve] = []
+        for error in errors:
+            found.append(_curve(engine, error, n, level, self.target, _like(error, found)))
+        curves = tuple(shaped(curve) for curve in found)
+        x = shaped(engine.observation.x.cpu().numpy())
+        own = {"nulls": engine.nulls, "planted": engine.words, "repetitions": n}
+        settings = {**self.test.settings, **own}
+        return PowerResult(curves, x, self.alpha, self.target, n, engine.hypothesis, settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,6 +437,11 @@ class _Runs:
         self.done: dict[int, list[np.ndarray]] = {}
         self.bar = progress(desc=f"planting: {error.name}", unit="run")
 
+    def around(self, effects: np.ndarray) -> tuple[int, int]:
+        """The steps below and above effects (o,)."""
+        low, high = np.searchsorted(self.sizes, [effects.min(), effects.max()])
+        return max(0, int(low) - 1), min(len(self.sizes) - 1, int(high))
+
     def rates(self, step: int) -> np.ndarray:
         """Rejection rates (o,) at one step, from a few repetitions."""
         return np.asarray(self.hits([step], FIRST).mean(0)[0])
@@ -440,8 +467,8 @@ class _Runs:
 
 
 def _like(error: Error, found: list[PowerCurve]) -> np.ndarray | None:
-    """The sizes of the last curve of the same kind of error."""
-    same = [curve.sizes for curve in found if type(curve.error) is type(error)]
+    """The effects that the last error of the same kind had."""
+    same = [curve.mde for curve in found if type(curve.error) is type(error)]
     return same[-1] if same else None
 
 
@@ -450,15 +477,15 @@ def _curve(
 ) -> PowerCurve:
     """Rejection rates around the size that is found as often as wanted, at all observations.
 
-    Where all repetitions are run at once, sizes like those of another error are tried first.
+    Where all repetitions are run at once, sizes around the effects of another error are tried
+    first.
     """
     runs = _Runs(engine, error, level)
     with runs.bar:
         if like is None or not isinstance(engine, AtOnce):
             ends = _ends(runs, target, engine.around)
         else:
-            low, high = (int(np.abs(runs.sizes - size).argmin()) for size in like[[0, -1]])
-            ends = low, high
+            ends = runs.around(like)
         steps, hits = _searched(runs, n, target, ends)
     sizes = runs.sizes[steps]
     fits = [_fitted(sizes, hits[..., i], level, target) for i in range(hits.shape[2])]
@@ -473,9 +500,11 @@ def _curve(
 def _ends(runs: _Runs, target: float, around: int) -> tuple[int, int]:
     """The first and the last step at which an error is found as often as wanted, with room."""
     last = len(runs.sizes) - 1
-    low = bisect_left(range(last), 1, key=lambda step: int((runs.rates(step) >= target).any()))
-    high = bisect_left(range(last), 1, key=lambda step: int((runs.rates(step) >= target).all()))
-    return max(0, low - around), min(last, high + around)
+    # With room around what is found, every other step is fine enough.
+    steps = range(0, last, 2)
+    low = bisect_left(steps, 1, key=lambda step: int((runs.rates(step) >= target).any()))
+    high = bisect_left(steps, 1, key=lambda step: int((runs.rates(step) >= target).all()))
+    return max(0, 2 * low - around), min(last, 2 * high + around)
 
 
 def _searched(

@@ -19,7 +19,7 @@ they cannot be told apart.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,8 +38,8 @@ from .views import (
     TINY,
     Bank,
     Dense,
-    Sparse,
     Stand,
+    Standing,
     Sums,
     Waves,
     Weights,
@@ -55,7 +55,7 @@ AROUND = 0.5
 # Numbers in the largest table of features.
 ROOM = 2**24
 # Versions of the truths elsewhere under planted errors, and members that are moved.
-VERSIONS, PLANTED = 16, 1500
+VERSIONS, PLANTED = 16, 1000
 # Sizes of the neighbourhood: errors confined to the nearest few need a small one.
 SHARES = (0.05, 0.2)
 
@@ -328,27 +328,52 @@ class _Sample:
     sets: Sets
     rows: Tensor
 
-    def changes(self, move: Move) -> Iterator[tuple[Tensor, Tensor]]:
-        """How the scaled features of each bank change if each member is moved.
-
-        The mean change (p,), and the ratio (p,) of deviations after and before.
-        """
+    def changes(self, move: Move) -> Iterator["Change"]:
+        """How the scaled features of each bank change if each member is moved."""
         sets, members, x = self.sets, self.sets.members[self.rows], self.sets.x[self.rows]
-        after = sets.stand.moved(members, x, move(self.rows, members))
+        stand, r = sets.stand, members.shape[1]
+        after = stand.moved(members, x, move(self.rows, members))
+        given = self._standing.conditional, after.conditional
+        own = (1 - 1 / r) / (1.0 if stand.framed is None else _measured(*given, r))
         for bank, weights, old in zip(sets.banks, sets.weights, self._features, strict=True):
             new = bank(after)
-            # A member is a part of the mean of its set; but what is told by the others of a set
-            # has the same mean wherever a member is moved.
-            if not (sets.stand.ranked and isinstance(bank, Sparse)):
-                new = new - (new - old) / members.shape[1]
-            change = weights.scaled((new - old).mean((0, 1)).double())
-            yield change, _ratio(old, new, together=isinstance(bank, Dense))
+            change = weights.scaled((new - old).mean(1).double())
+            # A member is a part of the mean and scale that it is measured by; but what is told by
+            # the others of a set has the same mean wherever a member is moved.
+            if not (stand.ranked and bank.among):
+                change = change * own
+            noise = change.var(0).sum() / len(change)
+            yield Change(change.mean(0), _ratio(old, new, together=isinstance(bank, Dense)), noise)
 
     @cached_property
     def _features(self) -> list[Tensor]:
         """Features (b, r, p) of each bank."""
-        standing = self.sets.stand(self.sets.members[self.rows], self.sets.x[self.rows])
-        return [bank(standing) for bank in self.sets.banks]
+        return [bank(self._standing) for bank in self.sets.banks]
+
+    @cached_property
+    def _standing(self) -> Standing:
+        return self.sets.stand(self.sets.members[self.rows], self.sets.x[self.rows])
+
+
+class Change(NamedTuple):
+    """What an error does to the scaled features (p,) of a bank.
+
+    Args:
+        mean: The mean change, with shape (p,).
+        ratio: Deviations after it over those before, with shape (p,).
+        noise: The squared length that the mean has by chance, as it comes from some members.
+    """
+
+    mean: Tensor
+    ratio: Tensor
+    noise: Tensor
+
+
+def _measured(before: Tensor, after: Tensor, r: int) -> float:
+    """Squared scales of coordinates (b, r, m) after over before, if one in r members is moved."""
+    old, new = (u.var((0, 1)).double() for u in (before, after))
+    grown = (new / old.clamp_min(TINY) - 1) / r
+    return 1 + float(grown[grown.abs().argmax()])
 
 
 def _ratio(old: Tensor, new: Tensor, *, together: bool) -> Tensor:
@@ -395,8 +420,8 @@ class PlantedScore(Planted):
         changes = zip(*(self.samples[which].changes(move) for move in moves), strict=True)
         both = []
         for each, bank in zip(self.sums[which], changes, strict=True):
-            change, ratio = (torch.stack(part).mean(0) for part in zip(*bank, strict=True))
-            both.append(_joined(each, change, ratio, extent))
+            change = Change(*(torch.stack(part).mean(0) for part in zip(*bank, strict=True)))
+            both.append(_joined(each, change, extent))
         _, table = self.sets.evidence(both, self.nulls)
         total, n = pooled(table), self.nulls
         return pvalue(total[n:], np.broadcast_to(total[:n], (n, n)))
@@ -414,17 +439,20 @@ def _renulled(sums: list[Sums]) -> list[Sums]:
     return made
 
 
-def _joined(sums: Sums, change: Tensor, ratio: Tensor, extent: int) -> Sums:
+def _joined(sums: Sums, change: Change, extent: int) -> Sums:
     """Sums of null copies, and behind them those of the same copies with an error.
 
     The error is that of the sets of one size; those of a smaller one are among them.
     """
-    wrong = torch.tensor(sums.sizes).clamp(max=sums.sizes[extent]).to(change)[:, None, None]
+    count = torch.tensor(sums.sizes).to(change.mean)
+    wrong = count.clamp(max=sums.sizes[extent])
     # Where few of the sets are wrong, deviations are nearly what they were.
-    share = wrong / torch.tensor(sums.sizes).to(change)[:, None, None]
-    spread = (1 - share + share * ratio.square()).sqrt()
-    near = torch.cat([sums.near, sums.near * spread + wrong * change], 1)
-    squares = torch.cat([sums.squares, sums.squares * spread.square().mean(2)], 1)
+    share = (wrong / count)[:, None, None]
+    spread = (1 - share + share * change.ratio.square()).sqrt()
+    moved = sums.near * spread + wrong[:, None, None] * change.mean
+    # What chance adds to the length of the mean is taken off, with the squares.
+    squares = sums.squares * spread.square().mean(2) + wrong[:, None].square() * change.noise
+    near, squares = torch.cat([sums.near, moved], 1), torch.cat([sums.squares, squares], 1)
     around, outside = (torch.cat([v, v]) for v in (sums.around, sums.outside))
     return replace(sums, near=near, squares=squares, around=around, outside=outside)
 

@@ -27,6 +27,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import scipy.special
@@ -80,9 +81,7 @@ class Stand:
     scaling: Scaling
     framed: Framed | None
     ranked: bool
-    left: (
-        Tensor  # takes conditional coordinates to what the other parameters leave of each, (m, m)
-    )
+    left: Tensor
 
     @classmethod
     def of(cls, members: Tensor, x: Tensor, *, normal: bool) -> "Stand":
@@ -223,6 +222,9 @@ class Weights(ABC):
 
 class Bank(ABC):
     """A recipe for features of members."""
+
+    # Whether it tells where a member stands among those of its own set.
+    among: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, standing: Standing) -> Tensor:
@@ -391,6 +393,7 @@ class Alone(Weights):
 class Powers(Sparse):
     """Hermite polynomials of the z-score of each parameter, of some orders up to four."""
 
+    among = True
     orders: tuple[int, ...]
 
     @property
@@ -408,6 +411,8 @@ class Powers(Sparse):
 class Residual(Powers):
     """The same of what is left of each parameter, given the other parameters."""
 
+    among = False
+
     def table(self, standing: Standing) -> Tensor:
         """Features (b, r, m, q)."""
         polynomials = hermite(standing.others)
@@ -420,6 +425,8 @@ class Polynomials(Sparse):
 
     Neyman 1937, *Smooth test for goodness of fit*: it finds several modes, and tails.
     """
+
+    among = True
 
     @property
     def q(self) -> int:
@@ -436,6 +443,7 @@ class Polynomials(Sparse):
 class Pairs(Sparse):
     """Products of Hermite polynomials of the z-scores of two parameters, of the same order."""
 
+    among = True
     order: int
 
     @property
