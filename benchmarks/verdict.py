@@ -2,6 +2,10 @@
 
     python -m benchmarks.verdict level [--repetitions 2000] [--workers 16] [--out file.json]
     python -m benchmarks.verdict detectable [--repetitions 60] [--workers 16] [--out file.json]
+    python -m benchmarks.verdict exact [--repetitions 1000] [--workers 16] [--out file.json]
+    python -m benchmarks.verdict one [--repetitions 48] [--workers 16] [--out file.json]
+    python -m benchmarks.verdict features [--repetitions 48] [--workers 16] [--out file.json]
+    python -m benchmarks.verdict samples [--workers 16] [--out file.json]
 
 **Level.** Truths and draws of q come from the same law given x, whatever its shape: the rate of
 p-values up to 0.05 must lie in its 99 % binomial interval around 0.05, or below. In "leak" q is
@@ -10,6 +14,16 @@ off by ten standard deviations outside the nearest part of x.
 **Detectable.** On one data set the size of error is measured that the test detects with
 probability 0.8, in one parameter; then errors of this size are planted in the nearest 20 % of x of
 fresh data sets, and the test is run whole. The rate of rejections should be 0.8.
+
+**Exact.** :func:`assay.check` where q is right: how often anything is said to be wrong.
+
+**One.** :func:`assay.check` where one of 15 parameters, or one pair of them, is wrong at every x
+(1000 pairs, 20 draws).
+
+**Features.** :func:`assay.check` where two of 100 features of x tell of the parameters, with q
+wrong where the first is above one, or with the prior for q.
+
+**Samples.** :func:`assay.check` on samples of the paper's authors, in disjoint parts.
 """
 
 import argparse
@@ -17,7 +31,8 @@ import json
 import math
 import os
 import platform
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from itertools import product
@@ -38,8 +53,10 @@ from assay.results import versions
 from assay.samples.neighbourhoods import Nearest
 
 from .alternatives import _commit
+from .paper_samples import Case, require
 
 LEVEL, NULLS = 0.05, 39
+QUICK = assay.Suite.quick()
 KINDS: dict[str, type[Error]] = {"shift": Shift, "too wide": Wide, "too narrow": Narrow}
 # Numbers of parameters, and the parameters that are looked at.
 PARAMETERS = {2: (0, 1), 5: (0, 2, 4), 10: (0, 4, 9), 20: (0, 9, 19)}
@@ -201,6 +218,193 @@ def detectables(run: argparse.Namespace) -> Iterator[dict[str, Any]]:
         yield {**case, "sizes": [round(s, 4) for s in sizes], "found": rate}
 
 
+class Right(NamedTuple):
+    """A design in which q is right: m parameters, n pairs with k draws, and o observations."""
+
+    m: int
+    n: int
+    k: int
+    o: int
+    space: str = "draws"
+    shape: str = "normal"
+
+
+RIGHT = (
+    Right(2, 500, 16, 1),
+    Right(5, 500, 16, 3),
+    Right(3, 500, 16, 1, "latents"),
+    Right(2, 1000, 16, 5, "latents"),
+    Right(2, 500, 16, 1, shape="skewed"),
+    Right(10, 500, 20, 1),
+    Right(2, 200, 8, 2, shape="discrete"),
+    Right(1, 1000, 30, 4, shape="heavy"),
+)
+
+
+def of_shape(shape: str, size: tuple[int, ...], g: torch.Generator) -> Tensor:
+    """Draws of a law with mean about zero."""
+    z = torch.randn(size, generator=g)
+    match shape:
+        case "skewed":
+            return (0.5 * z).exp() - 1.1
+        case "discrete":
+            return torch.poisson(torch.full(size, 1.5), generator=g)
+        case "heavy":
+            return z / torch.randn((*size, 3), generator=g).square().mean(-1).sqrt()
+    return z
+
+
+def said_wrong(job: tuple[int, int]) -> dict[str, bool]:
+    """What a check says to be wrong where q is right."""
+    which, seed = job
+    design, g = RIGHT[which], stream(seed, "right", which)
+    m, n, k, o = design[:4]
+    x, x_o = torch.randn(n, 2, generator=g), torch.randn(o, 2, generator=g)
+    if design.space == "latents":
+        z = torch.randn(n, m, generator=g)
+        found = assay.check(assay.Calibration.from_base(z, x), x_o=x_o, suite=QUICK, seed=seed)
+    else:
+        made = x[:, None, :1] + of_shape(design.shape, (n, k + 1, m), g)
+        there = x_o[:, None, :1] + of_shape(design.shape, (o, 200, m), g)
+        given, draws = assay.Calibration(made[:, 0], x, made[:, 1:]), assay.Draws(x_o, there)
+        found = assay.check(given, x_o=draws, suite=QUICK, seed=seed)
+    said = repr(found).replace("do not reject", "")
+    return {
+        "at an observation": bool(found.rejected.any()),
+        "over all x": bool(re.search(r"rejects? q", said)),
+        "effects": bool(found.effects.wrong.any()),
+        "passed everywhere": found.verdicts.count("passed") == o,
+    }
+
+
+def exacts(run: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    each = -(-run.repetitions // len(RIGHT))
+    done = mapped(said_wrong, list(product(range(len(RIGHT)), range(each))), run.workers)
+    every: list[dict[str, bool]] = []
+    for design in RIGHT:
+        found = [next(done) for _ in range(each)]
+        every += found
+        yield _counts(str(design), found)
+    yield _counts("all", every)
+
+
+def _counts(name: str, found: list[dict[str, bool]]) -> dict[str, Any]:
+    kinds = ("at an observation", "over all x", "effects")
+    anything = sum(any(one[kind] for kind in kinds) for one in found)
+    rates = {kind: sum(one[kind] for one in found) / len(found) for kind in found[0]}
+    interval = scipy.stats.binomtest(anything, len(found)).proportion_ci(0.95)
+    row = {"design": name, "data sets": len(found), "anything": anything / len(found), **rates}
+    print(row, flush=True)
+    return {**row, "interval": [interval.low, interval.high]}
+
+
+ONE = {
+    "none": 0.0,
+    "width x 1.8": 1.8,
+    "width x 1.4": 1.4,
+    "width x 0.6": 0.6,
+    "shift 0.3 sd": 0.3,
+    "correlation 0.4": 0.4,
+}
+
+
+def one_of_15(job: tuple[str, int]) -> bool:
+    """Whether a check rejects q at x_o, where q is wrong in the last parameter or pair."""
+    name, seed = job
+    g = stream(seed, "one of 15", name)
+    x = torch.randn(1000, 2, generator=g)
+    noise = torch.randn(1000, 21, 15, generator=g)
+    drawn, size = noise[:, 1:], ONE[name]
+    if name.startswith("width"):
+        drawn[..., -1] *= size
+    elif name.startswith("shift"):
+        drawn[..., -1] += size
+    elif size:
+        drawn[..., -1] = size * drawn[..., -2] + math.sqrt(1 - size**2) * drawn[..., -1]
+    members = noise + x[:, None, :1]
+    x_o = torch.randn(2, generator=g)
+    there = x_o[0] + torch.randn(200, 15, generator=g)
+    given = assay.Calibration(members[:, 0], x, members[:, 1:])
+    found = assay.check(given, x_o=assay.Draws(x_o, there), suite=QUICK, seed=seed)
+    return bool(found.rejected[0])
+
+
+FEATURES = ("none", "shift 1 sd", "shift 0.7 sd", "width x 0.6", "prior")
+
+
+def of_100(job: tuple[str, int]) -> bool:
+    """Whether a check rejects q at x_1 = 1.5, where two of 100 features tell anything."""
+    name, seed = job
+    g = stream(seed, "features", name)
+    x = torch.randn(2000, 100, generator=g)
+    x_o = torch.randn(100, generator=g)
+    x_o[:2] = torch.tensor([1.5, 0.0])
+    noise = torch.randn(2000, 17, 2, generator=g)
+    mean = x[:, None, :2]
+    if name == "prior":
+        truth = mean[:, 0] + noise[:, 0]
+        drawn = torch.randn(2000, 16, 2, generator=g) + noise[:, 1:]
+    else:
+        wrong, drawn = (x[:, :1] > 1)[:, None], noise[:, 1:]
+        if name.startswith("shift"):
+            drawn = drawn + float(name.split()[1]) * wrong
+        elif name.startswith("width"):
+            drawn = torch.where(wrong, 0.6 * drawn, drawn)
+        truth, drawn = mean[:, 0] + noise[:, 0], mean + drawn
+    there = x_o[:2] + torch.randn(200, 2, generator=g)
+    draws = assay.Draws(x_o, there)
+    found = assay.check(assay.Calibration(truth, x, drawn), x_o=draws, suite=QUICK, seed=seed)
+    return bool(found.rejected[0])
+
+
+def rates(function: Callable[[Any], bool], names: Iterable[str], run: Any) -> Iterator[Any]:
+    """How often a check rejects in each of some designs."""
+    seeds, names = range(run.repetitions), list(names)
+    done = mapped(function, list(product(names, seeds)), run.workers)
+    for name in names:
+        rate = sum(next(done) for _ in seeds) / len(seeds)
+        print(f"{name:20}{rate:8.3f}", flush=True)
+        yield {"design": name, "repetitions": len(seeds), "rejected": rate}
+
+
+class Part(NamedTuple):
+    """A disjoint part of the authors' samples: the first n pairs for part 0, and so on."""
+
+    space: str
+    n: int
+    task: str
+    n_train: int
+    part: int
+
+
+def of_samples(job: Part) -> float:
+    """The share of ten observations at which a check has a p-value of at most 0.05."""
+    case = Case(job.task, job.n_train)
+    given, draws = case.sets(10_000) if job.space == "draws" else case.latents(10_000)
+    given = given.subset(slice(job.part * job.n, (job.part + 1) * job.n))
+    if given.theta_q is not None:
+        given = replace(given, theta_q=given.theta_q[:, :16])
+        draws = assay.Draws(draws.x, draws.theta[:, :1000])
+    found = assay.check(given, x_o=draws, suite=QUICK, seed=job.part)
+    return float((found.pvalue <= LEVEL + 1e-9).mean())
+
+
+def samples(run: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    require()
+    kinds = (("draws", 2000), ("draws", 5000), ("latents", 2000))
+    cases = list(product(("slcp", "two_moons"), (1000, 10_000, 100_000)))
+    parts = [
+        [Part(*kind, *c, i) for c in cases for i in range(10_000 // kind[1])] for kind in kinds
+    ]
+    done = mapped(of_samples, [job for jobs in parts for job in jobs], run.workers)
+    for kind, jobs in zip(kinds, parts, strict=True):
+        found = [next(done) for _ in jobs]
+        print(f"{kind[0]:10}{kind[1]:6}   mean {np.mean(found):.3f}", flush=True)
+        yield {"space": kind[0], "pairs": kind[1], "mean": float(np.mean(found))}
+        for job, rate in zip(jobs, found, strict=True):
+            yield {**job._asdict(), "rejected": rate}
+
+
 def mapped(function: Callable[[Any], Any], jobs: list[Any], workers: int) -> Iterator[Any]:
     with ProcessPoolExecutor(workers, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         yield from tqdm(pool.map(function, jobs, chunksize=2), total=len(jobs), disable=None)
@@ -208,12 +412,20 @@ def mapped(function: Callable[[Any], Any], jobs: list[Any], workers: int) -> Ite
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("study", choices=("level", "detectable"))
+    studies: dict[str, Callable[[argparse.Namespace], Iterator[dict[str, Any]]]] = {
+        "level": levels,
+        "detectable": detectables,
+        "exact": exacts,
+        "one": lambda run: rates(one_of_15, ONE, run),
+        "features": lambda run: rates(of_100, FEATURES, run),
+        "samples": samples,
+    }
+    parser.add_argument("study", choices=studies)
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, help="a file for the record")
     run = parser.parse_args()
-    rows = list({"level": levels, "detectable": detectables}[run.study](run))
+    rows = list(studies[run.study](run))
     machine = {"platform": platform.platform(), "processors": os.cpu_count()}
     how = {"study": run.study, "repetitions": run.repetitions, "seed": 0, "nulls": NULLS}
     if run.out is not None:

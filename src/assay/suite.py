@@ -53,8 +53,8 @@ from .interpret.effects import Effects, effects, effects_of
 from .interpret.errors import FadingShift, Narrow, Shift, Wide
 from .interpret.health import health
 from .interpret.power import Planting, PowerResult
-from .interpret.trust import TrustMap, judged
-from .interpret.verdict import Verdict
+from .interpret.trust import REJECTED, TrustMap, judged
+from .interpret.verdict import OVER_ALL_X, Verdict
 from .io import save
 from .nulls.exchange import Exchange
 from .nulls.ranks import UniformRanks
@@ -397,8 +397,10 @@ class _Run:
         parts: dict[str, Any] = {"local": local, "effects": self._effects(local, said)}
         self._next("detectable errors")
         parts |= self._judged(test, local)
+        rejected = np.array([word == REJECTED for word in parts["trust"].verdicts])
+        parts["effects"] = parts["effects"].claimed_at(rejected)
         self._next("classifier")
-        parts |= self._classified(said)
+        parts |= self._classified(said, rejected)
         self._next("global tests")
         parts |= self._global(names)
         self._next("done")
@@ -445,7 +447,7 @@ class _Run:
         found = self._planting(test, there)([kind(0)])
         return judged(test(there), found, self.suite.relevant, self.suite.alpha)
 
-    def _classified(self, names: tuple[str, ...] | None) -> dict[str, Any]:
+    def _classified(self, names: tuple[str, ...] | None, rejected: np.ndarray) -> dict[str, Any]:
         if self.suite.classifier is None:
             return dict.fromkeys(("classifier", "classifier_effects", "health"))
         calibration = self.given.local
@@ -457,7 +459,7 @@ class _Run:
         test = lc2st(calibration, classifier, null, seed=self.seed)
         result = test(self.given.draws)
         believed = health(test.calibration, test.classifier, test.null, seed=self.seed)
-        ratio = effects(result, names, exponent=believed.exponent)
+        ratio = effects(result, names, exponent=believed.exponent).claimed_at(rejected)
         return {"classifier": result, "classifier_effects": ratio, "health": believed}
 
     def _global(self, names: tuple[str, ...]) -> dict[str, Any]:
@@ -467,7 +469,7 @@ class _Run:
         # Conditional PITs come from whitened sets, as moments do.
         pits = lpit(self.given.local, seed=seed)(self.given.draws) if self.given.whitened else None
         # Adjusted for the quantities of all three.
-        null = UniformRanks.enough(2 * sets.m + 1, self.suite.alpha)
+        null = UniformRanks.enough(2 * sets.m + 1, OVER_ALL_X * self.suite.alpha)
         return {
             "pits": pits,
             "sbc": replace(sbc(sets, null=null, seed=seed), names=names),

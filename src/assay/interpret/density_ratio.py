@@ -16,7 +16,7 @@ Distribution*.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -155,6 +155,12 @@ class Estimate(Rowed):
     def outside(self) -> np.ndarray:
         """Whether the estimate lies outside its null band."""
         return np.asarray((self.value < self.null_lower) | (self.value > self.null_upper))
+
+    def claimed_at(self, which: np.ndarray) -> "Estimate":
+        """The same with errors claimed at some observations (o,) only."""
+        there = which.reshape(which.shape + (1,) * (self.wrong.ndim - which.ndim))
+        varies = None if self.varies is None else self.varies & there
+        return replace(self, wrong=self.wrong & there, varies=varies)
 
     def rows(self) -> Iterator[dict[str, float]]:
         """One row of a table for each number."""

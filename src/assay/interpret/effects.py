@@ -130,6 +130,16 @@ class Effects(Readable):
         parts = (self.bias, self.dispersion, self.correlation, self.region)
         return np.asarray(np.any([p.wrong.any(-1) for p in parts if p is not None], axis=0))
 
+    def claimed_at(self, which: np.ndarray) -> "Effects":
+        """The same with errors claimed at some observations (o,) only."""
+        parts = {f.name: getattr(self, f.name) for f in fields(self)}
+        claimed: dict[str, Any] = {
+            name: part.claimed_at(which)
+            for name, part in parts.items()
+            if isinstance(part, Estimate)
+        }
+        return replace(self, **claimed)
+
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The names of all pairs of parameters."""
@@ -176,7 +186,7 @@ class Effects(Readable):
             there = f"{'At' if self.near is None else 'Near'} {len(which)} of {len(self.wrong)}"
             return f"{there} observations q is wrong by more than noise{listed}."
         errors = self._errors()
-        text = "; ".join([*(errors or [self._noise()]), *self._remarks()])
+        text = "; ".join([*(errors or [self._noise()]), *self._remarks(wrong=bool(errors))])
         return f"{text[0].upper()}{text[1:]}." if self._where or not errors else f"{text}."
 
     @property
@@ -227,10 +237,10 @@ class Effects(Readable):
             f"{_covers(self.region)}"
         )
 
-    def _remarks(self) -> list[str]:
+    def _remarks(self, *, wrong: bool) -> list[str]:
         """What else must be known."""
         remarks = []
-        if self.tail is not None and self.tail.pvalue[-1] < 0.01:
+        if wrong and self.tail is not None and self.tail.pvalue[-1] < 0.01:
             tail, p = self.tail, float(self.tail.pvalue[-1])
             expected = float(tail.share * tail.truths[-1])
             remarks.append(

@@ -1,8 +1,10 @@
 """The verdict: all that a suite of tests says of a posterior, at the observations asked for.
 
 Only one local test sets the verdict. Its hypothesis is that q is right throughout the
-neighbourhood of x_o, and its p-values are corrected for the number of observations. What else was
-run is reported beside it and changes no verdict, so that nothing need be corrected for it.
+neighbourhood of x_o, and its p-values are corrected for the number of observations. Effects are
+called wrong only where it rejects. Tests over all x are corrected for all their quantities, and
+are said to reject at a fifth of the level: where q is right, anything at all is said to be wrong
+with probability 1.2 alpha at most.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,6 +23,9 @@ from .errors import percent
 from .health import Health
 from .power import PowerResult
 from .trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, VERDICTS, TrustMap, few_near
+
+# The share of the level that tests over all x have.
+OVER_ALL_X = 0.2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,6 +113,12 @@ class Verdict(Readable):
         adjusted = np.split(holm(np.concatenate(list(each.values()))), ends)
         return {name: float(p.min()) for name, p in zip(each, adjusted, strict=True)}
 
+    def over_all_x(self, name: str) -> str:
+        """What one of them says."""
+        if self.global_pvalues[name] <= OVER_ALL_X * self.alpha:
+            return self.global_tests[name].sentence
+        return "No error found."
+
     @property
     def table(self) -> list[dict[str, float]]:
         """One row for each observation: p-values, detectable effects, and pairs."""
@@ -148,8 +159,7 @@ class Verdict(Readable):
             lines.append("  ".join([label.ljust(first), word.ljust(12), *cells]))
         lines.append(f"H0: {self.hypothesis}. Only this test sets the verdict.")
         for name, p in self.global_pvalues.items():
-            result = self.global_tests[name]
-            lines.append(f"{name} over all x: p = {number(p)}. {result.sentence}")
+            lines.append(f"{name} over all x: p = {number(p)}. {self.over_all_x(name)}")
         return "\n".join(lines)
 
     @property
@@ -164,7 +174,7 @@ class Verdict(Readable):
             "parameters": list(self.names),
             "observations": [self._record(i, row) for i, row in enumerate(self.table)],
             "over_all_x": {
-                name: {"pvalue": p, "sentence": self.global_tests[name].sentence}
+                name: {"pvalue": p, "sentence": self.over_all_x(name)}
                 for name, p in self.global_pvalues.items()
             },
             "settings": {k: _plain(v) for k, v in self.settings.items()},
@@ -308,21 +318,13 @@ class Verdict(Readable):
 
     @property
     def _elsewhere(self) -> list[str]:
-        """What the tests say that decide nothing."""
-        said = []
-        if self.classifier is not None:
-            also = np.flatnonzero((self.classifier.pvalue <= self.alpha) & ~self.rejected)
-            if len(also):
-                said.append(
-                    f"The classifier rejects q at {self._named(also)} as well; its null is that q "
-                    "is right at every x."
-                )
-        low = [name for name, p in self.global_pvalues.items() if p <= self.alpha]
+        """What tests over all x say."""
+        low = [n for n, p in self.global_pvalues.items() if p <= OVER_ALL_X * self.alpha]
         if low:
-            said.append(f"Over all x, {_listed(low)} reject{'s' if len(low) == 1 else ''} q.")
-        elif self.global_tests:
-            said.append(f"Over all x, {_listed(list(self.global_tests))} do not reject q.")
-        return said
+            return [f"Over all x, {_listed(low)} reject{'s' if len(low) == 1 else ''} q."]
+        if not self.global_tests:
+            return []
+        return [f"Over all x, {_listed(list(self.global_tests))} do not reject q."]
 
 
 def _listed(words: list[str], most: int = 5) -> str:

@@ -186,7 +186,7 @@ def _over_all_x(check: Verdict, name: str) -> Values:
     result = check.global_tests[name]
     return {
         "key": name.lower(),
-        "sentence": result.sentence,
+        "sentence": check.over_all_x(name),
         "pvalue": probability(check.global_pvalues[name]),
         "hypothesis": result.hypothesis,
         "head": [result.heading, *result.table[0]],
