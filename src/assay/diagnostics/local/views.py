@@ -1,9 +1,10 @@
 r"""Views: the features of members that the score test looks at, and what their sums say.
 
-**Where a member stands** is told in three ways, none of which knows who plays the truth: by its
-z-score in each parameter among the members of its set, by its rank among them, and by its
-coordinates given x, in which mean and scale of all members are regressed on x
-(:class:`~assay.classifiers.features.Conditional`). Latents of a normal base stand where they are.
+**Where a member stands** is told in four ways, none of which knows who plays the truth: by its
+z-score in each parameter among the members of its set, by its rank among them, by its coordinates
+given x, in which mean and scale of all members are regressed on x
+(:class:`~assay.classifiers.features.Conditional`), and by its coordinates among all members at
+any x. Latents of a normal base stand where they are.
 
 **Dense banks** (:class:`Waves`, :class:`Products`) are many features of all parameters and x
 together, weighed by their covariance as a linear classifier would. **Sparse banks**
@@ -58,12 +59,13 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """Where members of b sets stand: z (b, r, m), levels (b, r, m), conditional (b, r, m), x."""
+    """Where members of b sets stand, each with shape (b, r, m), and features of x (b, d)."""
 
     z: Tensor
     levels: Tensor  # with that of the radius behind those of the parameters
     conditional: Tensor
     others: Tensor  # what is left of each parameter, given the other parameters
+    pooled: Tensor  # in units of all members
     x: Tensor
 
 
@@ -102,14 +104,16 @@ class Stand:
         """Places members (b, r, m) with features of observations (b, d)."""
         scaled = self.scaling.x(x).float()
         if self.framed is None:
-            given = members.float().clamp(-FARTHEST, FARTHEST)
+            given = pooled = members.float().clamp(-FARTHEST, FARTHEST)
         else:
-            given = self.framed(members, x).float()
+            given, all_members = self.framed(members, x).float(), self.scaling
+            pooled = ((members - all_members.location) / all_members.scale).float()
+            pooled = pooled.clamp(-FARTHEST, FARTHEST)
         others = (given @ self.left.to(given)).clamp(-FARTHEST, FARTHEST)
         if not self.ranked:
-            return Standing(given, _normal_levels(given), given, others, scaled)
+            return Standing(given, _normal_levels(given), given, others, pooled, scaled)
         z = _z_scores(members).float().clamp(-FARTHEST, FARTHEST)
-        return Standing(z, _levels(members, z), given, others, scaled)
+        return Standing(z, _levels(members, z), given, others, pooled, scaled)
 
     def moved(self, members: Tensor, x: Tensor, moved: Tensor) -> Standing:
         """Where members (b, r, m) stand if each is moved (b, r, m) while its set stays."""
@@ -284,15 +288,19 @@ class Waves(Dense):
 
     Args:
         bandwidth: The typical length of a frequency of the coordinates.
+        pooled: Whether coordinates among all members are taken: where q is far from normal, its
+            fine structure need not move with its mean.
         n: The number of features.
     """
 
     bandwidth: float
+    pooled: bool = False
     n: int = 256
 
     def __call__(self, standing: Standing) -> Tensor:
         """Features (b, r, n)."""
-        u, x, key = standing.conditional, standing.x, str(self.bandwidth)
+        u = standing.pooled if self.pooled else standing.conditional
+        x, key = standing.x, str(self.bandwidth)
         ours, _ = waves(self.n, self.bandwidth, u.shape[2], "member", key)
         theirs, phases = waves(self.n, 1.0, x.shape[1], "x", key)
         shift = x @ theirs.to(x) + phases.to(x)
@@ -478,7 +486,7 @@ def legendre(t: Tensor) -> list[Tensor]:
 BANKS: tuple[Bank, ...] = (
     *(Waves("smooth", 2, 0.5), Waves("smooth", 2, 1.0), Products("smooth", 0)),
     Moments("smooth", 2),
-    *(Waves("fine", 1, 2.0), Waves("fine", 0, 4.0), Ripples("fine", 0)),
+    *(Waves("fine", 1, 2.0), Waves("fine", 0, 4.0, pooled=True), Ripples("fine", 0)),
     *(Powers("one parameter", (1,)), Powers("one parameter", (2,))),
     *(Powers("one parameter", (3, 4)), Polynomials("one parameter")),
     *(Residual("one parameter", (1,)), Residual("one parameter", (2,))),
