@@ -467,9 +467,9 @@ class _Runs:
 
 
 def _like(error: Error, found: list[PowerCurve]) -> np.ndarray | None:
-    """The effects that the last error of the same kind had."""
-    same = [curve.mde for curve in found if type(curve.error) is type(error)]
-    return same[-1] if same else None
+    """The effects of the last error of the same kind, or else of any kind."""
+    same = [curve for curve in found if curve.error.kind == error.kind] or found
+    return same[-1].mde if same else None
 
 
 def _curve(
