@@ -283,7 +283,8 @@ def said_wrong(job: tuple[int, int]) -> dict[str, bool]:
 
 def exacts(run: argparse.Namespace) -> Iterator[dict[str, Any]]:
     each = -(-run.repetitions // len(RIGHT))
-    done = mapped(said_wrong, list(product(range(len(RIGHT)), range(each))), run.workers)
+    seeds = range(run.seed, run.seed + each)
+    done = mapped(said_wrong, list(product(range(len(RIGHT)), seeds)), run.workers)
     every: list[dict[str, bool]] = []
     for design in RIGHT:
         found = [next(done) for _ in range(each)]
@@ -427,12 +428,13 @@ def main() -> None:
     parser.add_argument("study", choices=studies)
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0, help="that of the first data set of exact")
     parser.add_argument("--only", default="", help="a part of the names of designs of level")
     parser.add_argument("--out", type=Path, help="a file for the record")
     run = parser.parse_args()
     rows = list(studies[run.study](run))
     machine = {"platform": platform.platform(), "processors": os.cpu_count()}
-    how = {"study": run.study, "repetitions": run.repetitions, "seed": 0, "nulls": NULLS}
+    how = {"study": run.study, "repetitions": run.repetitions, "seed": run.seed, "nulls": NULLS}
     if run.out is not None:
         made = {
             "commit": _commit(),

@@ -3,8 +3,8 @@
 Only one local test sets the verdict. Its hypothesis is that q is right throughout the
 neighbourhood of x_o, and its p-values are corrected for the number of observations. Effects are
 called wrong only where it rejects. Tests over all x are corrected for all their quantities, and
-are said to reject at a fifth of the level: where q is right, anything at all is said to be wrong
-with probability 1.2 alpha at most.
+are said to reject at a tenth of the level: where q is right, anything at all is said to be wrong
+with probability 1.1 alpha at most.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ from .power import PowerResult
 from .trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, VERDICTS, TrustMap, few_near
 
 # The share of the level that tests over all x have.
-OVER_ALL_X = 0.2
+OVER_ALL_X = 0.1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
