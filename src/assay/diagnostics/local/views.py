@@ -300,7 +300,7 @@ class Waves(Dense):
     def __call__(self, standing: Standing) -> Tensor:
         """Features (b, r, n)."""
         u = standing.pooled if self.pooled else standing.conditional
-        x, key = standing.x, str(self.bandwidth)
+        x, key = standing.x, f"{self.bandwidth}{' of all' * self.pooled}"
         ours, _ = waves(self.n, self.bandwidth, u.shape[2], "member", key)
         theirs, phases = waves(self.n, 1.0, x.shape[1], "x", key)
         shift = x @ theirs.to(x) + phases.to(x)
@@ -486,7 +486,8 @@ def legendre(t: Tensor) -> list[Tensor]:
 BANKS: tuple[Bank, ...] = (
     *(Waves("smooth", 2, 0.5), Waves("smooth", 2, 1.0), Products("smooth", 0)),
     Moments("smooth", 2),
-    *(Waves("fine", 1, 2.0), Waves("fine", 0, 4.0, pooled=True), Ripples("fine", 0)),
+    *(Waves("fine", 1, 2.0), Waves("fine", 0, 2.0, pooled=True)),
+    *(Waves("fine", 0, 4.0, pooled=True), Ripples("fine", 0)),
     *(Powers("one parameter", (1,)), Powers("one parameter", (2,))),
     *(Powers("one parameter", (3, 4)), Polynomials("one parameter")),
     *(Residual("one parameter", (1,)), Residual("one parameter", (2,))),
