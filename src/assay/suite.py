@@ -53,7 +53,7 @@ from .interpret.effects import Effects, effects, effects_of
 from .interpret.errors import FadingShift, Narrow, Shift, Wide
 from .interpret.health import health
 from .interpret.power import Planting, PowerResult
-from .interpret.trust import REJECTED, TrustMap, judged
+from .interpret.trust import REJECTED, TrustMap, judged, judged_by
 from .interpret.verdict import OVER_ALL_X, Verdict
 from .io import save
 from .nulls.exchange import Exchange
@@ -444,8 +444,9 @@ class _Run:
         # The kind of error that is hardest to find stands for the others.
         hardest = max(detectable.curves, key=lambda curve: float(curve.mde.max()))
         kind = {kind.kind: kind for kind in (Shift, Wide, Narrow)}[hardest.error.kind]
-        found = self._planting(test, there)([kind(0)])
-        return judged(test(there), found, self.suite.relevant, self.suite.alpha)
+        relevant = self.suite.relevant
+        sharp = self._planting(test, there).detects(kind(0), relevant)
+        return judged_by(test(there), sharp, {}, relevant, self.suite.alpha)
 
     def _classified(self, names: tuple[str, ...] | None, rejected: np.ndarray) -> dict[str, Any]:
         if self.suite.classifier is None:

@@ -293,6 +293,14 @@ class Planting:
         settings = {**self.test.settings, **own}
         return PowerResult(curves, x, self.alpha, self.target, n, engine.hypothesis, settings)
 
+    def detects(self, error: Error, size: float) -> np.ndarray:
+        """Whether an error of one size is found as often as wanted, at each observation."""
+        runs = _Runs(self.engine, error, _level(self.alpha, self.engine.nulls), [size])
+        n = min(self.engine.repetitions, self.engine.most)
+        with runs.bar:
+            found: np.ndarray = self.engine.observation.shaped(runs.hits([0], n).mean(0)[0])
+        return found >= self.target
+
 
 @dataclass(frozen=True, eq=False)
 class PowerCurve(Frozen):
@@ -429,11 +437,11 @@ def _weakest(curves: list[PowerCurve]) -> PowerCurve:
 class _Runs:
     """Rejections of one planted error at the steps of a ladder, as they are asked for."""
 
-    def __init__(self, engine: Replay, error: Error, alpha: float) -> None:
+    def __init__(
+        self, engine: Replay, error: Error, alpha: float, sizes: Sequence[float] | None = None
+    ) -> None:
         self.engine, self.error, self.alpha = engine, error, alpha
-        least, most = error.sizes
-        count = math.ceil(math.log(most / least) / math.log(RATIO) - 1e-9)
-        self.sizes = np.minimum(least * RATIO ** np.arange(count + 1), most)
+        self.sizes = _ladder(error) if sizes is None else np.array(sizes)
         self.done: dict[int, list[np.ndarray]] = {}
         self.bar = progress(desc=f"planting: {error.name}", unit="run")
 
@@ -464,6 +472,12 @@ class _Runs:
                     self.done[step].append(piece)
         pvalues = [self.engine.pvalues(np.stack(self.done[step][:n])) for step in steps]
         return np.stack(pvalues, 1) <= self.alpha + 1e-9
+
+
+def _ladder(error: Error) -> np.ndarray:
+    least, most = error.sizes
+    count = math.ceil(math.log(most / least) / math.log(RATIO) - 1e-9)
+    return np.asarray(np.minimum(least * RATIO ** np.arange(count + 1), most))
 
 
 def _like(error: Error, found: list[PowerCurve]) -> np.ndarray | None:

@@ -74,16 +74,28 @@ def judged(
 ) -> "TrustMap":
     """Verdicts from what a test found and what it detects, at the same observations."""
     sharp = np.all([curve.mde <= relevant for curve in detectable.curves], axis=0)
+    effects = {curve.name: curve.mde for curve in detectable.curves}
+    return judged_by(result, sharp, effects, relevant, alpha)
+
+
+def judged_by(
+    result: LocalResult,
+    sharp: np.ndarray,
+    effects: Mapping[str, np.ndarray],
+    relevant: float,
+    alpha: float,
+) -> "TrustMap":
+    """The same from where relevant errors are detected (o,), and effects (o,) by name if known."""
     few = few_near(result)
     words = np.where((result.pvalue > alpha) & sharp & ~few, PASSED, INCONCLUSIVE)
     words = np.where(result.adjusted <= alpha, REJECTED, words)
     return TrustMap(
         verdicts=tuple(map(str, np.where(result.outside, OUTSIDE, words))),
-        x=detectable.x,
+        x=result.x,
         pvalue=result.pvalue,
         adjusted=result.adjusted,
-        effects=np.stack([curve.mde for curve in detectable.curves], 1),
-        errors=tuple(curve.name for curve in detectable.curves),
+        effects=np.array(list(effects.values())).reshape(len(effects), len(result.pvalue)).T,
+        errors=tuple(effects),
         outside=result.outside,
         relevant=relevant,
         alpha=alpha,
