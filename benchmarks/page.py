@@ -1,0 +1,95 @@
+"""Writes the tables of docs/verdict.md from the records in results/verdict.
+
+python -m benchmarks.page
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, RECORDS = ROOT / "docs" / "verdict.md", ROOT / "results" / "verdict"
+MARK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+RIVALS = ("energy", "MMD", "AD", "ranks")
+
+Record = dict[str, Any]
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """A table in Markdown; numbers have three digits."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *([_cell(v) for v in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def level(record: Record) -> str:
+    low, high = record["rows"][0]["interval"]
+    said = f"99 % of runs of {record['repetitions']} lie between {low:.3f} and {high:.3f}.\n\n"
+    return said + table(
+        ("design", "rejected"), ([r["design"], r["rejected"]] for r in record["rows"])
+    )
+
+
+def alternatives(record: Record) -> str:
+    head = ("error", "where", "space", "m", "d", "n", "score test", "best rival", "oracle")
+    return table(head, (_alternative(d) for d in record["designs"]))
+
+
+def _alternative(design: Record) -> list[Any]:
+    rate = design["rejected"]
+    where = [design[k] for k in ("kind", "extent", "space", "m", "d", "n")]
+    best = max(rate[name] for name in RIVALS)
+    return [*where, rate["score"], best, "" if design["right"] else rate["oracle"]]
+
+
+def samples(record: Record) -> str:
+    means = [r for r in record["rows"] if "mean" in r]
+    return table(
+        ("space", "pairs", "rejected"), ([r["space"], r["pairs"], r["mean"]] for r in means)
+    )
+
+
+def rates(record: Record) -> str:
+    return table(("error", "rejected"), ([r["design"], r["rejected"]] for r in record["rows"]))
+
+
+def detectable(record: Record) -> str:
+    rows = ([r["m"], r["parameter"], r["kind"], r["found"]] for r in record["rows"])
+    return table(("m", "parameter", "error", "found"), rows)
+
+
+def exact(record: Record) -> str:
+    kinds = ("anything", "at an observation", "over all x", "effects")
+    rows = ([r["design"], r["data sets"], *(r[k] for k in kinds)] for r in record["rows"])
+    return table(("design", "data sets", *kinds), rows)
+
+
+BLOCKS: dict[str, Callable[[Record], str]] = {
+    "level": level,
+    "alternatives": alternatives,
+    "samples": samples,
+    "features": rates,
+    "one": rates,
+    "detectable": detectable,
+    "exact": exact,
+}
+
+
+def rewritten(text: str) -> str:
+    """The page with all its tables made anew."""
+
+    def made(found: re.Match[str]) -> str:
+        record = json.loads((RECORDS / f"{found[2]}.json").read_text(encoding="utf-8"))
+        return f"{found[1]}\n{BLOCKS[found[2]](record)}\n{found[3]}"
+
+    return MARK.sub(made, text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
