@@ -20,7 +20,7 @@ FLAGS = (
         "--window-size=1280,900",
     ),
 )
-OWN = ("null", "bias", "width", "pp", "pits", "power", "pairs")
+OWN = ("near", "null", "bias", "width", "pp", "pits", "power", "pairs")
 
 
 def unavailable(reason):

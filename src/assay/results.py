@@ -393,8 +393,8 @@ class MaxT(Adjustment):
     """Step-down over nulls that all observations share, each with its own local hypothesis."""
 
     words: ClassVar[str] = (
-        "max-T step-down over the same nulls; the family-wise error is controlled whichever of "
-        "the local hypotheses are true"
+        "max-T step-down over the same nulls; the probability of any false rejection is at most "
+        "the level"
     )
 
     def __call__(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
@@ -407,8 +407,8 @@ class GlobalMaxT(MaxT):
     """Step-down over nulls that all observations share, under one global hypothesis."""
 
     words: ClassVar[str] = (
-        "max-T step-down over the same nulls; the family-wise error is controlled if q is right "
-        "at almost every x"
+        "max-T step-down over the same nulls; the probability of any rejection is at most the "
+        "level if q is right at almost every x"
     )
 
 
@@ -417,8 +417,7 @@ class Holm(Adjustment):
     """Holm's step-down, where every observation has nulls of its own."""
 
     words: ClassVar[str] = (
-        "Holm's step-down; the family-wise error is controlled whichever of the local hypotheses "
-        "are true"
+        "Holm's step-down; the probability of any false rejection is at most the level"
     )
 
     def __call__(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:

@@ -58,7 +58,7 @@ from .interpret.verdict import OVER_ALL_X, Verdict
 from .io import save
 from .nulls.exchange import Exchange
 from .nulls.ranks import UniformRanks
-from .report import write
+from .report import TITLE, write
 from .results import LocalResult, versions
 from .samples.calibration import Calibration, Draws, Embed, Latents
 from .samples.independence import autocorrelation
@@ -150,9 +150,9 @@ class Check(Verdict):
         """Saves it to a file, to be read by :func:`assay.load`."""
         save(self, path)
 
-    def report(self, path: str | os.PathLike[str]) -> None:
-        """Writes one HTML file that works without a network."""
-        write(self, path)
+    def report(self, path: str | os.PathLike[str], title: str = TITLE) -> None:
+        """Writes one HTML file that works without a network, under a title."""
+        write(self, path, title)
 
 
 def check(
@@ -216,7 +216,8 @@ def check(
         words = _words(given, names, labels)
         parts = _Run(given, suite, seed, bar).parts(words[0])
     how = {"seed": seed, "suite": repr(suite), "call": _call(posterior, suite, seed, source)}
-    settings = {**given.local.summary, **how, "seconds": time.perf_counter() - start, **versions()}
+    when = {"date": time.strftime("%Y-%m-%d %H:%M"), "seconds": time.perf_counter() - start}
+    settings = {**given.local.summary, **how, **when, **versions()}
     said: dict[str, Any] = {"names": words[0], "labels": words[1], "alpha": suite.alpha}
     return Check(**parts, **said, settings=settings, remarks=_remarks(given, words[1]))
 

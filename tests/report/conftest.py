@@ -9,7 +9,9 @@ import assay
 from assay import Suite
 from tests.conftest import Gaussian
 
+# As given, and as they are read: TeX as Unicode.
 NAMES = ("<script>alert(1)</script>", r"$\theta$", 'a & "b"')
+READ = (NAMES[0], "θ", NAMES[2])
 LABELS = ("<b>x</b>", "</script><script>alert(2)</script>", "far %{x} & away")
 PLACES = torch.tensor([[0.5, 0.0, 0.0], [-1.0, 0.5, 0.0], [9.0, 9.0, 9.0]])
 

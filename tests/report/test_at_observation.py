@@ -1,11 +1,13 @@
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import assay
-from assay.report.at_observation import ObservationFigures
-from assay.report.words import rounded
+from assay.report.at_observation import FIGURES, ObservationFigures
+from assay.report.words import number, rounded
 
 from .conftest import trace
 
@@ -16,10 +18,9 @@ def figures(check):
 
 
 def test_every_figure_is_there_and_is_json(figures):
-    expected = {"null", "bias", "width", "pp", "pits", "power", "pairs"}
-    for which in range(3):
+    for which in range(2):
         drawn = figures.at(which)
-        assert set(drawn) == expected
+        assert tuple(drawn) == FIGURES
         json.dumps({name: figure.plain for name, figure in drawn.items()}, allow_nan=False)
         assert "<script" not in json.dumps([figure.data for figure in drawn.values()])
 
@@ -32,9 +33,37 @@ def test_figures_have_words_with_numbers(figures):
 def test_the_null_and_the_statistic(figures, check):
     figure = figures.null(1)
     assert sum(figure.data[0]["y"]) == len(check.local.null[1])
-    threshold, value = (shape["x0"] for shape in figure.layout["shapes"])
+    threshold = figure.layout["shapes"][0]["x0"]
     assert threshold == np.quantile(check.local.null[1], 0.95)
-    assert value == check.local.statistic[1]
+    assert number(check.local.statistic[1]) in figure.words
+
+
+def test_a_statistic_far_out_is_pointed_at(check):
+    null, statistic = check.local.null[1], check.local.statistic.copy()
+    for times, lines, arrows in ((1.0, 2, 0), (100.0, 1, 1)):
+        statistic[1] = null.max() + times * np.ptp(null)
+        figure = ObservationFigures(
+            replace(check, local=replace(check.local, statistic=statistic))
+        )
+        layout = figure.null(1).layout
+        assert len(layout["shapes"]) == lines
+        assert len(layout.get("annotations", ())) == arrows
+        assert layout["xaxis"]["range"][1] < null.max() + 3 * np.ptp(null)
+    assert number(float(statistic[1])) in layout["annotations"][0]["text"]
+
+
+def test_nothing_is_drawn_of_what_lies_outside(figures, check):
+    assert check.verdicts[2] == "outside"
+    assert figures.at(2) == {}
+
+
+def test_pictures_of_noise_are_pale_and_correct_nothing(figures, check):
+    learned = replace(check, health=SimpleNamespace(learned=True))
+    noise = replace(check, health=SimpleNamespace(learned=False))
+    plots = [ObservationFigures(one).pair_plot for one in (learned, noise)]
+    assert plots[0].weights is not None
+    assert plots[1].weights is None
+    assert plots[1].colour_range == 0.5 > plots[0].colour_range
 
 
 def test_the_pp_curve_is_that_of_the_library(figures, check):
@@ -63,7 +92,7 @@ def test_power_marks_the_minimum_detectable_effect(figures, check):
 
 
 def test_what_is_missing_is_not_drawn(bare, scored):
-    assert set(ObservationFigures(bare).at(0)) == {"null", "bias", "width", "power"}
+    assert set(ObservationFigures(bare).at(0)) == {"near", "null", "bias", "width", "power"}
     assert set(ObservationFigures(scored).at(0)) == {"null", "bias", "width", "power"}
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from assay.report.at_observation import ObservationFigures
 from assay.report.sections import sections
-from assay.report.words import number, probability
+from assay.report.words import probability, short
 
 
 def values(check):
@@ -54,9 +54,10 @@ def test_pvalues_are_those_of_the_check(made, check):
 def test_wrong_effects_are_marked(made, check):
     width = check.effects.dispersion[0]
     rows = made["observations"][0]["effects"]
-    shown = [row["numbers"][0] for row in rows if row["name"].endswith("width over the true one")]
-    assert [one["shown"] for one in shown] == [number(value) for value in width.value]
-    assert np.array_equal([one["wrong"] for one in shown], width.wrong)
+    shown = [row["own"] for row in rows if row["name"].endswith("width over the true one")]
+    worst = check.effects[0].worst
+    assert [one["shown"] for one in shown] == [short(value) for value in width.value[worst]]
+    assert np.array_equal([one["wrong"] for one in shown], width.wrong[worst])
     assert width.wrong.any()
 
 

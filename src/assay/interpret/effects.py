@@ -90,6 +90,8 @@ class Effects(Readable):
         settings: The settings and versions of the result.
         correlation: How much too high the correlation of q is, for all pairs of parameters.
         near: The share of all x that is near, with shape (); None, as the former, without truths.
+        truths, drawn: Some truths near x_o, and as many draws of q, less the mean of q and in its
+            deviations, at the same x, with shape (s, m); NaN where there are fewer.
     """
 
     names: tuple[str, ...]
@@ -110,6 +112,8 @@ class Effects(Readable):
     settings: Mapping[str, Any]
     correlation: Estimate | None = None
     near: np.ndarray | None = None
+    truths: np.ndarray | None = None
+    drawn: np.ndarray | None = None
 
     def __getitem__(self, which: int | str) -> "Effects":
         """The effects at one of many observations."""
@@ -139,6 +143,12 @@ class Effects(Readable):
             if isinstance(part, Estimate)
         }
         return replace(self, **claimed)
+
+    @property
+    def worst(self) -> np.ndarray:
+        """The parameters (m,), or (o, m), from the one that is farthest out of its null bands."""
+        far = [np.abs(e.excess) / _half(e) for e in (self.bias, self.dispersion)]
+        return np.argsort(-np.nan_to_num(np.max(far, 0)), -1, kind="stable")
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -362,6 +372,8 @@ def effects_of(
         **parts | dict.fromkeys((*DIVERGENCES, "khat", "weights", "theta")),
         tail=Tail(tail.count[rows, which, None], tail.truths[rows, which, None], tail.share),
         near=found.near[rows, which],
+        truths=found.truths,
+        drawn=found.drawn,
         hypothesis=hypothesis,
         settings=settings,
     )
@@ -473,6 +485,12 @@ def _at(estimate: Estimate, j: int) -> tuple[float, float, float]:
     if estimate.at is None or estimate.at_lower is None or estimate.at_upper is None:
         return np.nan, np.nan, np.nan
     return float(estimate.at[j]), float(estimate.at_lower[j]), float(estimate.at_upper[j])
+
+
+def _half(estimate: Estimate) -> np.ndarray:
+    """Half of the width of null bands."""
+    half = (estimate.null_upper - estimate.null_lower) / 2
+    return np.asarray(np.where(half > 0, half, np.inf))
 
 
 def _side(value: float) -> str:

@@ -264,8 +264,8 @@ class Health(Readable):
         correlation, _ = self.agreement
         return (
             f"Held-out log-loss {self.log_loss}, log 2 = {math.log(2):.3f}: {self._learned}. "
-            f"{self._believed}. AUC from x alone {self.auc_x}, {self._blind}. Over two seeds "
-            f"logits have a correlation of {correlation:.2f}."
+            f"{self._believed}. AUC from x alone {self.auc_x}, {self._blind}. Two training seeds "
+            f"have logits with a correlation of {correlation:.2f}."
         )
 
     @property
@@ -280,11 +280,20 @@ class Health(Readable):
         return "\n".join([*lines, self.sentence])
 
     @property
+    def learned(self) -> bool:
+        """Whether it knows more than nothing, by two standard errors of its log-loss."""
+        return self._gain > 2
+
+    @property
+    def _gain(self) -> float:
+        """What it gains on knowing nothing, in standard errors of its log-loss."""
+        return (math.log(2) - self.log_loss.value) / max(self.log_loss.error, 1e-12)
+
+    @property
     def _learned(self) -> str:
-        gain = (math.log(2) - self.log_loss.value) / max(self.log_loss.error, 1e-12)
-        if gain > 2:
+        if self.learned:
             return "it has learned something"
-        if gain < -2:
+        if self._gain < -2:
             return "worse than knowing nothing, it has learned noise"
         return "it has learned nothing that shows, as it must be where q is right"
 

@@ -155,8 +155,9 @@ class TrustMap(Readable):
     def sentence(self) -> str:
         """One sentence to quote."""
         counts = ", ".join(f"{self.verdicts.count(word)} {word}" for word in VERDICTS)
+        kinds = f" ({', '.join(self.errors)})" if self.errors else ""
         return (
             f"Of {len(self.x)} observations: {counts}. Where q passed, errors of size "
-            f"{self.relevant:g} ({', '.join(self.errors)}) are detected with probability 0.8. "
+            f"{self.relevant:g}{kinds} are detected with probability 0.8. "
             f"Corrected by {self.settings['adjusted by']}."
         )

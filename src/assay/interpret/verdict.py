@@ -8,8 +8,8 @@ with probability 1.1 alpha at most.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ..results import LC2STResult, Readable, Result, holm, number, rows_of
 from .effects import Effects
 from .errors import percent
 from .health import Health
+from .names import readable
 from .power import PowerResult
 from .trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, VERDICTS, TrustMap, few_near
 
@@ -67,6 +68,17 @@ class Verdict(Readable):
     alpha: float
     settings: Mapping[str, Any]
     heading: ClassVar[str] = "observation"
+
+    @property
+    def readable(self) -> Self:
+        """The same with names of parameters as people read them, where nothing typesets TeX."""
+        parts = {
+            key: getattr(self, key)
+            for key in ("effects", "classifier_effects", "sbc", "coverage")
+            if getattr(self, key) is not None
+        }
+        short = {key: replace(part, names=_renamed(part.names)) for key, part in parts.items()}
+        return replace(self, names=_renamed(self.names), **short)
 
     @property
     def hypothesis(self) -> str:
@@ -257,7 +269,7 @@ class Verdict(Readable):
                 "where a typical x has more than five times as many."
             )
         missed = " or ".join(
-            f"a {curve.error.kind.replace('too ', 'width too ')} of {self.trust.relevant:g}"
+            curve.error.words(self.trust.relevant)
             for curve in self.detectable.weakest.curves
             if curve.mde[which] > self.trust.relevant and curve.error.kind != "fading shift"
         )
@@ -325,6 +337,10 @@ class Verdict(Readable):
         if not self.global_tests:
             return []
         return [f"Over all x, {_listed(list(self.global_tests))} do not reject q."]
+
+
+def _renamed(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(readable, names))
 
 
 def _listed(words: list[str], most: int = 5) -> str:

@@ -6,6 +6,6 @@ sampled here. Words come from templates, figures are plain numbers that the page
 written.
 """
 
-from .page import write as write
+from .page import TITLE, write
 
-__all__ = ["write"]
+__all__ = ["TITLE", "write"]

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..interpret.pp import pp_curve
+from ..interpret.trust import OUTSIDE
 from ..plots._shapes import bin_count, closed, null_bands, size_grid
 from ..results import LC2STResult, PPCurve
 from .forest import BIAS, WIDTH, forest
+from .near import near_figure
 from .pairs import PairPlot
 from .traces import (
     COLOURS,
@@ -34,8 +36,12 @@ if TYPE_CHECKING:
     from ..interpret.power import PowerCurve
     from ..interpret.verdict import Verdict
 
+# The figures of an observation.
+FIGURES = ("near", "null", "bias", "width", "pp", "pits", "power", "pairs")
 # Colours of the null bands of a curve, the wider one first.
 BANDS = ("@envelope", "@band")
+# How far beyond the null copies a statistic is drawn, in their range.
+FAR = 2.0
 # Takes an edge of a band at all observations, and how to choose among several, to one edge.
 Shaped = Callable[[np.ndarray, Callable[..., np.ndarray]], np.ndarray]
 
@@ -47,8 +53,11 @@ class ObservationFigures:
     check: Verdict
 
     def at(self, which: int) -> dict[str, Figure]:
-        """All figures at one observation that can be drawn, by name."""
+        """All figures at one observation that can be drawn, by name; none for one outside."""
+        if self.check.verdicts[which] == OUTSIDE:
+            return {}
         figures = {
+            "near": near_figure(self.check.effects[which]),
             "null": self.null(which),
             "bias": forest(self.check, which, BIAS),
             "width": forest(self.check, which, WIDTH),
@@ -72,7 +81,14 @@ class ObservationFigures:
         own, other = self.check.effects, self.check.classifier_effects
         weights = own.weights if other is None else other.weights
         result = self.scored
-        return None if result is None else PairPlot(result, self.check.names, weights)
+        if result is None:
+            return None
+        return PairPlot(result, self.check.names, None if self.noise else weights, self.noise)
+
+    @property
+    def noise(self) -> bool:
+        """Whether the classifier knows nothing that shows, so that its pictures are of noise."""
+        return self.check.health is not None and not self.check.health.learned
 
     @cached_property
     def pp_curves(self) -> PPCurve | None:
@@ -95,11 +111,17 @@ class ObservationFigures:
             _key(f"{share(held)} of the null", color="@ink", dash="dash"),
             _key("observed", color="@curve", dash="solid"),
         )
-        axes = axis("statistic"), axis("null copies", rangemode="tozero")
-        lines = upright(threshold), upright(value, color="@curve", width=2.5)
+        low, high = float(null.min()), float(null.max())
+        # A statistic far beyond the nulls would press them together: an arrow points to it.
+        end = high + FAR * (high - low)
+        far = value > end
+        span = low - 0.05 * (high - low), (end if far else max(high, value)) + 0.1 * (high - low)
+        axes = axis("statistic", span), axis("null copies", rangemode="tozero")
+        observed = upright(min(value, end), color="@curve", width=2.5)
+        more: Trace = {"annotations": [_arrow(value, end)]} if far else {}
         return Figure(
             (_histogram(null), *keys),
-            layout(*axes, *lines, bargap=0),
+            layout(*axes, upright(threshold), *([] if far else [observed]), bargap=0, **more),
             f"Histogram of {len(null)} null statistics, {share(held)} of which lie below "
             f"{number(threshold)}. The observed statistic is {number(value)}, p = {p}.",
         )
@@ -170,6 +192,14 @@ def _histogram(null: np.ndarray) -> Trace:
         "name": f"{len(null)} nulls",
         "hovertemplate": "%{y} nulls near %{x:.3~g}<extra></extra>",
     }
+
+
+def _arrow(value: float, end: float) -> Trace:
+    """An arrow at the end of an axis, with the number that lies beyond it."""
+    colours = {"arrowcolor": "@curve", "font": {"color": "@curve"}}
+    place = {"x": end, "y": 0.5, "yref": "paper", "ax": -60, "ay": 0, "xanchor": "right"}
+    words = f"observed: {number(value)}"
+    return {"text": words, "showarrow": True, "arrowhead": 2, "arrowwidth": 2, **place, **colours}
 
 
 def _key(name: str, **style: str) -> Trace:

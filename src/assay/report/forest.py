@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ..interpret.density_ratio import Estimate
     from ..interpret.verdict import Verdict
 
-# Pixels of a row.
-ROW = 30
+# Pixels of a row, and parameters that are drawn, the worst first.
+ROW, MOST = 30, 12
 # What an estimate is, and its bands.
 BANDS = ("value", "lower", "upper", "null_lower", "null_upper")
 # Where the second of two sources is drawn, below the first, and their symbols.
@@ -49,7 +49,9 @@ def forest(check: Verdict, which: int, quantity: Quantity) -> Figure:
         for source, effects in both.items()
         if effects is not None
     }
-    names = check.effects.names
+    worst = check.effects[which].worst[:MOST]
+    estimates = {source: _some(estimate, worst) for source, estimate in estimates.items()}
+    names = tuple(check.effects.names[j] for j in worst)
     rows, ends = np.arange(len(names), dtype=float), (len(names) - 0.4, -0.6)
     ticks = {"tickvals": rows.tolist(), "ticktext": [literal(clipped(name)) for name in names]}
     across = axis(quantity.label, _span(estimates, quantity.right), zeroline=False, nticks=6)
@@ -59,6 +61,12 @@ def forest(check: Verdict, which: int, quantity: Quantity) -> Figure:
         layout(across, up, upright(quantity.right), height=80 + ROW * max(3, len(names))),
         f"{quantity.title} near x_o: {_words(estimates['near x_o'], names)}.",
     )
+
+
+def _some(estimate: Estimate, which: np.ndarray) -> Estimate:
+    """Some of the parameters."""
+    parts = {name: part for name, part in vars(estimate).items() if part is not None}
+    return replace(estimate, **{name: part[which] for name, part in parts.items()})
 
 
 def _traces(estimates: dict[str, Estimate], rows: np.ndarray) -> tuple[Trace, ...]:

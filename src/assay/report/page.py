@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from .._core import atomic_write
-from .at_observation import ObservationFigures
+from .at_observation import FIGURES, ObservationFigures
 from .average import average_figures
 from .environment import environment, read, required
 from .map import Map
@@ -25,11 +25,12 @@ from .traces import Figure
 if TYPE_CHECKING:
     from ..interpret.verdict import Verdict
 
+TITLE = "Local check of a posterior"
 # What could end a block of data within a page, or a line within a script.
 ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
 
 
-def write(check: Verdict, path: str | os.PathLike[str]) -> None:
+def write(check: Verdict, path: str | os.PathLike[str], title: str = TITLE) -> None:
     """Writes the report of a check as one HTML file that works without a network.
 
     The file appears whole or not at all. The usual ending of its path is ``.html``.
@@ -44,17 +45,20 @@ def write(check: Verdict, path: str | os.PathLike[str]) -> None:
             f"path: expected a file to write; got the folder {target}. Add a name, such as "
             "report.html."
         )
-    content = page(check).encode()
+    content = page(check, title).encode()
     with atomic_write(target) as file:
         file.write(content)
 
 
-def page(check: Verdict) -> str:
+def page(check: Verdict, title: str = TITLE) -> str:
     """The report of a check as HTML."""
+    check = check.readable
     figures = ObservationFigures(check)
     scripts = {"plotly": _plotly(), "script": read("script.js")}
     policy, data = _policy(list(scripts.values())), _json(_data(check, figures))
-    values = {"version": __version__, "policy": policy, "data": data, **scripts}
+    date = check.settings.get("date", "")
+    values = {"version": __version__, "policy": policy, "data": data, "title": title, "date": date}
+    values |= scripts
     return environment().get_template("page.html").render(**values, **sections(check, figures))
 
 
@@ -65,6 +69,8 @@ def _data(check: Verdict, figures: ObservationFigures) -> dict[str, Any]:
         "start": rejected[0] if rejected else 0,
         "places": Map(check).plain,
         "overall": _plain(average_figures(check)),
+        "own": list(FIGURES),
+        "record": check.record,
         "observations": [_plain(figures.at(i)) for i in range(len(check.labels))],
     }
 

@@ -24,16 +24,20 @@ PANEL, LETTERS = 150, 14
 class PairPlot:
     """Draws of q at o observations with their probabilities, and names of the parameters.
 
-    Weights (o, s) correct each draw; they are None where that is not known.
+    Weights (o, s) correct each draw; they are None where that is not known. Colours are pale
+    where the classifier has learned noise.
     """
 
     result: LC2STResult
     names: tuple[str, ...]
     weights: np.ndarray | None
+    pale: bool = False
 
     @cached_property
     def colour_range(self) -> float:
         """The largest distance of a probability from 1/2 at any observation, rounded up."""
+        if self.pale:
+            return 0.5
         far = float(np.abs(self.result.probabilities - 0.5).max())
         return min(0.5, max(LEAST_RANGE, float(np.ceil(20 * far) / 20)))
 

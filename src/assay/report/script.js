@@ -8,7 +8,7 @@
   const darkly = window.matchMedia("(prefers-color-scheme: dark)");
   const coarse = window.matchMedia("(pointer: coarse)").matches;
   const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
-  const COLOURED = new Set(["color", "fillcolor", "colorscale", "key"]);
+  const COLOURED = new Set(["color", "fillcolor", "colorscale", "key", "arrowcolor"]);
   // Widths on paper, in pixels of CSS: half a page, and a whole one.
   const PRINTED = { narrow: 330, wide: 680 };
   const drawn = new Map();
@@ -119,6 +119,9 @@
     const place = byId(`plot-${id}`);
     if (!place || !figure) return;
     drawn.set(id, figure);
+    drawIn(place, id, figure);
+  };
+  const drawIn = (place, id, figure) => {
     place.setAttribute("aria-label", figure.words);
     const width = widthOf(place);
     const layout = layoutOf(figure.layout);
@@ -215,8 +218,17 @@
     byId("chosen").value = String(current);
     byId("heading-observation").textContent = `The selected observation: ${articles[current].dataset.label}`;
     byId("said").textContent = articles[current].dataset.said;
-    for (const [id, figure] of Object.entries(data.observations[current])) draw(id, figure);
+    const figures = data.observations[current];
+    for (const id of data.own) {
+      const place = byId(`plot-${id}`);
+      if (place) place.parentElement.hidden = !(id in figures);
+      if (!(id in figures)) drawn.delete(id);
+    }
+    const noise = byId("noise");
+    if (noise) noise.hidden = !("pp" in figures);
+    for (const [id, figure] of Object.entries(figures)) draw(id, figure);
     drawPlaces();
+    if (root.dataset.ready) window.history.replaceState(null, "", `#observation-${current}`);
   };
 
   // Light or dark: as the system has it, until the button is used; paper is always light.
@@ -234,8 +246,55 @@
     repaint();
   });
   darkly.addEventListener("change", repaint);
-  window.addEventListener("beforeprint", () => { printing = true; repaint(); });
-  window.addEventListener("afterprint", () => { printing = false; repaint(); });
+  // Paper holds every observation: the chosen one with all its figures, others with a few.
+  let opened = [];
+  const unfold = () => {
+    opened = [...document.querySelectorAll("details:not([open])")];
+    for (const one of opened) one.open = true;
+    articles.forEach((article, i) => {
+      article.hidden = false;
+      if (i === current) return;
+      for (const id of ["near", "bias", "width"].filter((key) => key in data.observations[i])) {
+        const figure = document.createElement("figure");
+        figure.className = id === "near" ? "printed wide" : "printed";
+        const place = document.createElement("div");
+        figure.append(place);
+        article.append(figure);
+        drawIn(place, id, data.observations[i][id]);
+      }
+    });
+  };
+  const fold = () => {
+    for (const one of opened) one.open = false;
+    for (const one of document.querySelectorAll("figure.printed")) one.remove();
+    articles.forEach((article, i) => { article.hidden = i !== current; });
+  };
+  window.addEventListener("beforeprint", () => { printing = true; repaint(); unfold(); });
+  window.addEventListener("afterprint", () => { printing = false; fold(); repaint(); });
+
+  // Figures and numbers can be taken along.
+  const save = (name, type, text) => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], { type }));
+    link.download = name;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  const cell = (text) => (/[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
+  byId("save-json").addEventListener("click", () => save("check.json", "application/json", JSON.stringify(data.record, null, 1)));
+  byId("save-csv").addEventListener("click", () => {
+    const lines = [...document.querySelectorAll("#verdict table tr")].map(
+      (row) => [...row.children].map((one) => cell(one.innerText.trim())).join(","));
+    save("check.csv", "text/csv", `${lines.join("\n")}\n`);
+  });
+  for (const button of document.querySelectorAll("button[data-format]")) {
+    button.addEventListener("click", () => {
+      const { format, of } = button.dataset;
+      const label = articles[current].dataset.label.replace(/[^\w-]+/g, "_");
+      const name = data.own.includes(of) ? `${of}-${label}` : of;
+      Plotly.downloadImage(byId(`plot-${of}`), { format, filename: name, scale: 2 });
+    });
+  }
 
   // Ways to choose.
   byId("chosen").addEventListener("change", (event) => choose(Number(event.target.value)));

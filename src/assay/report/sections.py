@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..interpret.density_ratio import DIVERGENCES, TITLES, Estimate
+from ..interpret.errors import percent
+from ..interpret.trust import OUTSIDE
 from ..results import LEVELS, versions
 from .at_observation import ObservationFigures
 from .map import VERDICTS, Map
 from .pairs import MOST_PARAMETERS, PairPlot
-from .words import between, number, probability, share
+from .words import between, number, probability, share, short
 
 if TYPE_CHECKING:
     from ..diagnostics.local.lpit import LPITResult
     from ..diagnostics.local.moment_effects import Tail
     from ..interpret.effects import Effects
     from ..interpret.health import Health
-    from ..interpret.power import PowerResult
     from ..interpret.trust import TrustMap
     from ..interpret.verdict import Verdict
     from ..samples.neighbourhoods import Support
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 Values = dict[str, Any]
 # Cells of a table, the first of which is the head of its row.
 Row = list[str]
+# Parameters that a table shows, the worst first; the rest is folded.
+MOST_ROWS = 6
 
 
 def sections(check: Verdict, figures: ObservationFigures) -> dict[str, Any]:
@@ -35,6 +38,8 @@ def sections(check: Verdict, figures: ObservationFigures) -> dict[str, Any]:
         "verdict": _verdict(check),
         "where": _where(check),
         "observations": [_observation(check, i) for i in range(len(check.labels))],
+        "near": check.effects.truths is not None,
+        "noise": figures.noise,
         "pp": figures.pp_curves is not None,
         "pairs": _known(_pairs, figures.pair_plot),
         "overall": [_over_all_x(check, name) for name in check.global_tests],
@@ -56,7 +61,20 @@ def _verdict(check: Verdict) -> Values:
         "hypothesis": check.local.hypothesis,
         "adjustment": f"{words[0].upper()}{words[1:]}.",
         "alpha": f"{check.alpha:g}",
+        "target": f"{check.detectable.target:g}",
+        "tested": _tested(check),
     }
+
+
+def _tested(check: Verdict) -> str:
+    """What was tested, in one sentence."""
+    o, own = len(check.labels), check.local.settings
+    where = "at one observation" if o == 1 else f"at {o} observations"
+    what = "parameter" if len(check.names) == 1 else "parameters"
+    return (
+        f"Tested {where}: whether q is right {own['scope']} around it, in {len(check.names)} "
+        f"{what}, by {own['n']} calibration pairs."
+    )
 
 
 def _where(check: Verdict) -> Values:
@@ -99,8 +117,7 @@ def _observation(check: Verdict, i: int) -> Values:
         "pits": _known(_pits, check.pits, i),
         "tail": _known(_tail, both[0].tail),
         "support": _known(_support, check.local.support, i),
-        "detectable": _detectable(check.detectable.weakest, i),
-        "auc": f"{float(check.local.auc.value[i]):.2f}",
+        "cells": _cells(check, i),
         "sources": len(both),
         **_effects(both),
     }
@@ -110,7 +127,6 @@ def _test(result: Any, i: int) -> Values:
     return {
         "name": result.settings["test"],
         "pvalue": _p(result.pvalue[i]),
-        "error": number(float(result.pvalue_error[i])),
         "adjusted": _p(result.adjusted[i]),
         "hypothesis": result.hypothesis,
     }
@@ -136,23 +152,47 @@ def _support(support: Support, i: int) -> Values:
     return {"pvalue": _p(support.pvalue[i]), "near": int(support.pairs[i])}
 
 
-def _detectable(power: PowerResult, i: int) -> str:
-    return "; ".join(curve[i].words() for curve in power.curves)
+def _cells(check: Verdict, i: int) -> list[str]:
+    """A row of the table of observations; nothing is claimed of one that is outside."""
+    near = "–" if check.local.support is None else str(int(check.local.support.pairs[i]))
+    pvalues = [check.local.pvalue, *([check.local.adjusted] if len(check.labels) > 1 else [])]
+    curves = {curve.error.kind: curve for curve in check.detectable.weakest.curves}
+    kinds = ("shift", "too wide", "too narrow")
+    if check.verdicts[i] == OUTSIDE:
+        return [*["–"] * (len(pvalues) + 1 + len(kinds)), near]
+    sizes = [_size(kind, float(curves[kind].mde[i])) for kind in kinds]
+    return [*(_p(p[i]) for p in pvalues), f"{float(check.local.auc.value[i]):.2f}", *sizes, near]
+
+
+def _size(kind: str, size: float) -> str:
+    """A detectable error, as a number or a percentage."""
+    if not np.isfinite(size):
+        return "none"
+    if kind == "shift":
+        return f"{size:.2g}"
+    return percent(size if kind == "too wide" else size / (1 + size))
 
 
 def _effects(sources: list[Effects]) -> dict[str, list[Values]]:
-    """Numbers with their bands, from truths near x_o and from the classifier."""
-    names = sources[0].names
+    """Numbers from truths near x_o and from the classifier, the worst parameters first."""
+    first, names = sources[0], sources[0].names
+    bias = [f"{name}: bias, in sd of q" for name in names]
+    width = [f"{name}: width over the true one" for name in names]
     rows = {
-        "bias": [f"{name}: bias, in sd of q" for name in names],
-        "dispersion": [f"{name}: width over the true one" for name in names],
-        "correlation": [f"{a} and {b}: correlation too high" for a, b in sources[0].pairs],
+        "correlation": [f"{a} and {b}: correlation too high" for a, b in first.pairs],
         "region": [f"coverage of the {share(level)} region" for level in LEVELS],
         **{kind: [TITLES[kind]] for kind in DIVERGENCES},
     }
     levels = [f"{name}: coverage of {share(level)}" for name in names for level in LEVELS]
+    each = zip(
+        _numbers(sources, "bias", bias), _numbers(sources, "dispersion", width), strict=True
+    )
+    parameters = list(each)
+    ordered = [row for j in first.worst for row in parameters[j]]
+    others = [row for kind in rows for row in _numbers(sources, kind, rows[kind])]
     return {
-        "effects": [row for kind in rows for row in _numbers(sources, kind, rows[kind])],
+        "effects": [*ordered[: 2 * MOST_ROWS], *others],
+        "more": ordered[2 * MOST_ROWS :],
         "intervals": list(_numbers(sources, "intervals", levels)),
     }
 
@@ -162,21 +202,27 @@ def _numbers(sources: list[Effects], kind: str, names: list[str]) -> Iterator[Va
     parts: list[Estimate | None] = [getattr(source, kind) for source in sources]
     if any(part is not None for part in parts):
         for j, name in enumerate(names):
-            numbers = [_estimate(part, j) for part in parts]
+            own, other = (_estimate(part, j) for part in (parts[0], (*parts, None)[1]))
             # Of pairs there are many: those that are wrong are shown.
-            if kind != "correlation" or any(one["wrong"] for one in numbers):
-                yield {"name": name, "numbers": numbers}
+            if kind != "correlation" or own["wrong"] or other["wrong"]:
+                yield {"name": name, "own": own, "other": other}
 
 
 def _estimate(estimate: Estimate | None, j: int) -> Values:
     if estimate is None:
-        return dict.fromkeys(("shown", "band", "null"), "–") | {"wrong": False}
+        return dict.fromkeys(("shown", "band", "null", "at", "both"), "–") | {"wrong": False}
     parts = {name: part for name, part in vars(estimate).items() if part is not None}
     one = {name: np.ravel(part)[j] for name, part in parts.items()}
+    shown = "not identifiable" if np.isnan(one["value"]) else short(one["value"])
+    band = between(one["lower"], one["upper"], short)
+    known = "at" in one and np.isfinite(one["at"])
+    ends = f" ({between(one['at_lower'], one['at_upper'], short)})" if known else ""
     return {
-        "shown": "not identifiable" if np.isnan(one["value"]) else number(one["value"]),
-        "band": between(one["lower"], one["upper"]),
-        "null": between(one["null_lower"], one["null_upper"]),
+        "shown": shown,
+        "band": band,
+        "null": between(one["null_lower"], one["null_upper"], short),
+        "at": f"{short(one['at'])}{ends}" if known else "–",
+        "both": f"{shown} ({band})",
         "wrong": bool(one["wrong"]),
     }
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 
 import numpy as np
@@ -40,7 +40,19 @@ def number(value: float) -> str:
     return shown.replace("-0.000", "0.000").replace("-", "\u2212")
 
 
-def between(lower: float, upper: float) -> str:
+def short(value: float) -> str:
+    """A number with two decimals.
+
+    Example:
+        >>> short(-0.12345), short(12345.0)
+        ('−0.12', '12345')
+    """
+    if not math.isfinite(value) or abs(value) >= 10:
+        return number(value)
+    return f"{value:.2f}".replace("-0.00", "0.00").replace("-", "\u2212")
+
+
+def between(lower: float, upper: float, number: Callable[[float], str] = number) -> str:
     """Two ends of a band.
 
     Example:

@@ -27,6 +27,8 @@ from .seen import Seen, source_of, usable
 
 # Exchanges that claims are made by, and sets near an observation that are looked at.
 COPIES, MOST_SETS = 199, 2**15
+# Truths near an observation that are kept to be shown, at most, beside as many draws of q.
+SHOWN = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +70,8 @@ class LocalEffects(Rowed):
         region: The same of q's regions, j = l.
         tail: Truths where q has next to no mass.
         near: The share of the sets that is near at each size, with shape (c,).
+        truths, drawn: Some truths near x_o, and as many draws of q, less the mean of q and in its
+            deviations, at the same x, with shape (s, m); NaN where there are fewer.
         named: Whether errors are told in parameters, rather than in latents.
     """
 
@@ -78,6 +82,8 @@ class LocalEffects(Rowed):
     region: Kind
     tail: Tail
     near: np.ndarray
+    truths: np.ndarray
+    drawn: np.ndarray
     named: bool
 
 
@@ -209,8 +215,22 @@ def _effects(seen: Seen, around: _Around, copies: int, chance: torch.Generator) 
         region=_kind(outer, said.region, everywhere, even),
         tail=tail(seen.shells, around.shares[None])[0],
         near=around.near.cpu().numpy(),
+        **_shown(seen, around),
         named=True,
     )
+
+
+def _shown(seen: Seen, around: _Around) -> dict[str, np.ndarray]:
+    """Truths of the largest size and, for each, a draw of q at the same x."""
+    rows = (around.shares[-1] > 0).nonzero().flatten()
+    rows = rows[torch.linspace(0, len(rows) - 1, min(SHOWN, len(rows))).round().long()]
+    both = {"truths": seen.z[rows], "drawn": seen.members[rows, 1]}
+    blank = (0, 0, 0, SHOWN - len(rows))
+    pad = torch.nn.functional.pad
+    return {
+        name: pad(part.float(), blank, value=torch.nan).cpu().numpy()
+        for name, part in both.items()
+    }
 
 
 def _of(estimate: Estimate, which: int | slice) -> Estimate:

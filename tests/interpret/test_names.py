@@ -1,0 +1,20 @@
+import pytest
+
+from assay.interpret.names import readable
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("plain_1", "plain_1"),
+        (r"$\alpha$", "α"),
+        (r"$\Omega_m$", "Ωₘ"),
+        (r"rate $\lambda^{2}$ / s", "rate λ² / s"),
+        (r"$x_{\mathrm{obs}}$", "x_obs"),
+        (r"$\sigma_{8,z}$", "σ_8,z"),
+        ("a $ of b", "a $ of b"),
+        ("$$", "$$"),
+    ],
+)
+def test_tex_is_read_as_people_do(name, read):
+    assert readable(name) == read
