@@ -1,6 +1,8 @@
 """The report in a real browser."""
 
 import base64
+import json
+import time
 
 import pytest
 
@@ -263,6 +265,37 @@ def test_it_prints_in_light_colours(opened, screenshots):
     assert opened.run("document.getElementById('plot-pp')._fullLayout.width") == 330
     opened.run("void window.dispatchEvent(new Event('afterprint'))")
     assert opened.run("document.documentElement.dataset.theme") == "dark"
+
+
+def test_paper_holds_every_observation(opened):
+    count = "[...document.querySelectorAll(arguments[0])].filter(e => !e.hidden).length"
+    for event, articles, figures, folded in (
+        ("beforeprint", 3, 3, False),
+        ("afterprint", 1, 0, True),
+    ):
+        opened.run("void window.dispatchEvent(new Event(arguments[0]))", event)
+        assert opened.run(count, "article") == articles
+        # The chosen one has all its figures, the second a few, and the third lies outside.
+        assert opened.run(count, "figure.printed .main-svg:first-of-type") == figures
+        assert opened.run("!!document.querySelector('details:not([open])')") == folded
+
+
+def test_figures_and_numbers_can_be_taken_along(opened, tmp_path):
+    where = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    opened.driver.execute_cdp_cmd("Page.setDownloadBehavior", where)
+    buttons = ("#save-csv", "#save-json", "button[data-of='bias'][data-format='svg']")
+    for button in buttons:
+        opened.run("document.querySelector(arguments[0]).click()", button)
+    deadline = time.monotonic() + 20
+    while len(done := [p for p in tmp_path.iterdir() if p.suffix != ".crdownload"]) < 3:
+        assert time.monotonic() < deadline, done
+        time.sleep(0.1)
+    table = (tmp_path / "check.csv").read_text(encoding="utf-8").splitlines()
+    assert len(table) == 4
+    assert table[0].startswith("observation,verdict,p,")
+    record = json.loads((tmp_path / "check.json").read_text(encoding="utf-8"))
+    assert [one["label"] for one in record["observations"]] == list(LABELS)
+    assert next(tmp_path.glob("bias-*.svg")).read_text(encoding="utf-8").startswith("<svg")
 
 
 KEYS = ("null", "bias", "width", "power")
