@@ -54,7 +54,7 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"path: expected a folder that exists; got {target.parent}.")
     with atomic_write(target) as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def load(path: str | os.PathLike[str], **given: Any) -> Any:

@@ -462,21 +462,26 @@ class _Run:
         result = test(self.given.draws)
         believed = health(test.calibration, test.classifier, test.null, seed=self.seed)
         ratio = effects(result, names, exponent=believed.exponent).claimed_at(rejected)
-        return {"classifier": result, "classifier_effects": ratio, "health": believed}
+        # Null curves are drawn, and need no more digits than can be seen.
+        nulls = cast(np.ndarray, result.null_probabilities).astype(np.float16)
+        kept = replace(result, null_probabilities=nulls)
+        return {"classifier": kept, "classifier_effects": ratio, "health": believed}
 
     def _global(self, names: tuple[str, ...]) -> dict[str, Any]:
         sets, seed = self.given.sets, self.seed
         if (sets.k or 0) < FEWEST_DRAWS:
             return dict.fromkeys(("pits", "sbc", "coverage", "tarp"))
         # Conditional PITs come from whitened sets, as moments do.
-        pits = lpit(self.given.local, seed=seed)(self.given.draws) if self.given.whitened else None
+        pits = None
+        if self.given.whitened:
+            pits = lpit(self.given.local, null=self.suite.null, seed=seed)(self.given.draws)
         # Adjusted for the quantities of all three.
-        null = UniformRanks.enough(2 * sets.m + 1, OVER_ALL_X * self.suite.alpha)
+        ranks = UniformRanks.enough(2 * sets.m + 1, OVER_ALL_X * self.suite.alpha)
         return {
             "pits": pits,
-            "sbc": replace(sbc(sets, null=null, seed=seed), names=names),
-            "coverage": replace(coverage(sets, null=null, seed=seed), names=names),
-            "tarp": tarp(sets, null=null, seed=seed),
+            "sbc": replace(sbc(sets, null=ranks, seed=seed), names=names),
+            "coverage": replace(coverage(sets, null=ranks, seed=seed), names=names),
+            "tarp": tarp(sets, null=ranks, seed=seed),
         }
 
 

@@ -25,9 +25,7 @@ SEEN = {
         ]
     ),
 }
-TO_XYZ = np.array(
-    [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
-)
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
 WHITE = np.array([0.9505, 1.0, 1.089])
 CURVES = ("curve", "blue", "green", "pink", "sky", "amber")
 VERDICTS = ("rejected", "passed", "inconclusive", "outside")

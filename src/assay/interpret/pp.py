@@ -39,7 +39,7 @@ def pp_curve(result: LC2STResult, alpha: float = 0.05) -> PPCurve:
     many = result.probabilities.ndim == 2
     data = result.probabilities if many else result.probabilities[None]
     null = result.null_probabilities if many else result.null_probabilities[None]
-    pairs = zip(data, null, strict=True)
+    pairs = zip(data, null.astype(data.dtype), strict=True)
     curves = [envelope(_ecdf(np.concatenate([d[None], h])), alpha) for d, h in pairs]
     fields = {name: np.stack([curve[name] for curve in curves]) for name in curves[0]}
     return PPCurve(GRID, **{k: v if many else v[0] for k, v in fields.items()}, alpha=alpha)
