@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from assay.report.near import MOST, _height, _smooth, near_figure
+from assay.report.near import CELLS, MOST, _height, _smooth, near_figure
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_contours_hold_their_share():
     points = np.random.default_rng(0).standard_normal((200_000, 2))
     density = _smooth(points)
     for held, radius in ((0.5, 1.177), (0.9, 2.146)):
-        inside = (density >= _height(density, held)).sum() * (8 / 30) ** 2
+        inside = (density >= _height(density, held)).sum() * (8 / CELLS) ** 2
         assert inside == pytest.approx(np.pi * radius**2, rel=0.12)
 
 

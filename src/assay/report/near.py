@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Parameters that are shown, the worst first, and panels in a row.
 MOST, ACROSS = 5, 3
 # Bins of a histogram, cells of a contour along each axis, and where both end.
-BINS, CELLS, END = 25, 30, 4.0
+BINS, CELLS, END = 25, 24, 4.0
 # Shares of the mass that contours hold.
 SHARES = (0.5, 0.9)
 # Pixels of a row of panels.
@@ -114,7 +114,7 @@ def _contours(both: list[np.ndarray]) -> list[Trace]:
                 "type": "contour",
                 "x": rounded(centres, 3),
                 "y": rounded(centres, 3),
-                "z": [rounded(row, 3) for row in density.T],
+                "z": [rounded(row.round(3), 3) for row in density.T],
                 "contours": {"coloring": "none", **lines},
                 "line": style,
                 "name": name,

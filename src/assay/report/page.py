@@ -70,13 +70,22 @@ def _data(check: Verdict, figures: ObservationFigures) -> dict[str, Any]:
         "places": Map(check).plain,
         "overall": _plain(average_figures(check)),
         "own": list(FIGURES),
-        "record": check.record,
+        "record": _short(check.record),
         "observations": [_plain(figures.at(i)) for i in range(len(check.labels))],
     }
 
 
 def _plain(figures: dict[str, Figure]) -> dict[str, Any]:
     return {name: figure.plain for name, figure in figures.items()}
+
+
+def _short(value: Any) -> Any:
+    """A record with as many digits as are of use."""
+    if isinstance(value, dict):
+        return {key: _short(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_short(part) for part in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def _json(value: Any) -> str:
