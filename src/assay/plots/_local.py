@@ -28,7 +28,6 @@ from ._canvas import (
     open_corner,
     percent,
     rows_of,
-    smallest,
     square,
     threshold,
 )
@@ -216,8 +215,8 @@ def pvalues(result: LocalResult, ax: Axes | None = None, alpha: float = 0.05) ->
 
 
 def _smallest(result: LocalResult) -> str:
-    """The smallest p-value at many observations, corrected for their number."""
-    return smallest(result.adjusted, [f"observation {i}" for i in range(len(result))])
+    """The smallest of the p-values that are drawn, and their number."""
+    return f"smallest p = {result.pvalue.min():.3g}, of {len(result)}"
 
 
 def _number(ax: Axes, rank: np.ndarray, p: np.ndarray, which: np.ndarray) -> None:
