@@ -32,6 +32,12 @@ def test_it_draws_curves_intervals_and_the_band(result):
     assert f"p = {result.adjusted.min():.3g}" in ax.get_title()
 
 
+def test_one_of_the_curves(result):
+    ax = plots.coverage(result[0])
+    assert len(ax.get_lines()) == 2
+    assert ax.get_title() == f"p = {float(result[0].pvalue[0]):.3g}"
+
+
 def test_it_draws_where_it_is_told(result):
     _, ax = plt.subplots()
     assert plots.coverage(result, ax) is ax

@@ -37,7 +37,7 @@ def test_it_draws_estimates_over_null_bands(result):
     assert low * high == pytest.approx(1)
 
 
-@pytest.mark.parametrize("ratio", [1.05, 1.3, 2.2, 5.0, 30.0, 1e4])
+@pytest.mark.parametrize("ratio", [1.05, 1.3, 1.8, 2.2, 3.0, 5.0, 8.0, 12.0, 30.0, 1e4])
 def test_widths_have_plain_numbers_at_any_range(ratio):
     one = effects(2)
     wide = replace(one, dispersion=estimate([ratio, 1.0], [0.02, 0.02], 1))
@@ -45,10 +45,23 @@ def test_widths_have_plain_numbers_at_any_range(ratio):
     ticks = [text.get_text() for text in ax.get_xticklabels()]
     assert 3 <= len(ticks) <= 5
     assert "1" in ticks
+    ax.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in ax.get_xticklabels()]
+    assert all(a.x1 + 2 < b.x0 for a, b in zip(boxes, boxes[1:], strict=False))
     low, high = ax.get_xlim()
     assert low <= float(ticks[0]) < float(ticks[-1]) <= high
     # Even the largest is drawn, at the edge.
     assert ax.collections[1].get_offsets()[0, 0] == pytest.approx(min(ratio, high))
+
+
+def test_what_is_not_identifiable_is_not_drawn():
+    unknown = estimate([np.nan, 1.2], [np.inf, 0.1], 1)
+    unknown = replace(unknown, null_lower=np.full(2, 0.9), null_upper=np.full(2, 1.1))
+    bias, width = plots.effects(replace(effects(2), bias=unknown, dispersion=unknown))
+    for ax in (bias, width):
+        ax.figure.canvas.draw()
+        assert np.isfinite(ax.get_xlim()).all()
+        assert np.ma.getmaskarray(ax.collections[1].get_offsets())[:, 0].tolist() == [True, False]
 
 
 def test_long_names_leave_room_for_the_panels():

@@ -8,6 +8,7 @@ import torch
 from assay import Draws, KnownBase, moments, plots, power
 from assay.classifiers.features import Hermite
 from assay.interpret.errors import Shift, Wide
+from assay.plots._interpret import log_ticks
 from assay.samples.neighbourhoods import Nearest
 
 X_O = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
@@ -56,6 +57,12 @@ def test_sizes_that_differ_between_observations(result):
     dots = [line for line in ax.get_lines() if line.get_marker() == "o"]
     np.testing.assert_array_equal(dots[1].get_xdata(), sizes[1])
     assert np.isfinite(ax.get_xlim()).all()
+
+
+def test_plain_numbers_on_a_short_axis():
+    _, ax = plt.subplots()
+    log_ticks(ax, 0.09, 0.3)
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0.1", "0.15", "0.2", "0.3"]
 
 
 def test_it_draws_where_it_is_told(result):

@@ -105,6 +105,15 @@ def test_a_q_without_any_width():
         ax.figure.canvas.draw()
 
 
+def test_a_parameter_that_never_varies():
+    pairs = calibration(2)
+    pairs.theta[:, 1], pairs.theta_q[:, :, 1] = 1.0, 1.0
+    drawn = (*plots.recovery(pairs), *plots.contraction(pairs), *plots.near(pairs, x_o=[0.0, 0.0]))
+    for ax in drawn:
+        ax.figure.canvas.draw()
+    assert "r = nan" in drawn[1].get_title()
+
+
 def test_what_cannot_be_drawn(gaussian):
     with pytest.raises(
         ValueError, match="theta_q: expected at least 3 draws of q at each x; got 1"

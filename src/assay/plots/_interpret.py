@@ -38,16 +38,21 @@ if TYPE_CHECKING:
 
 # The thickness of a null band, and the letters of a name beside it.
 THICK, LETTERS = 0.6, 16
-# Numbers on an axis of widths, by how far it reaches, and how far that is at least and at most.
-WIDTHS: tuple[tuple[float, ...], ...] = (
-    (0.9, 1, 1.1),
-    (0.8, 1, 1.25),
-    (0.5, 0.7, 1, 1.4, 2),
-    (0.25, 0.5, 1, 2, 4),
-    (0.1, 0.3, 1, 3, 10),
-    (0.01, 0.1, 1, 10, 100),
-)
-REACH = (1.12, 150.0)
+# Numbers on an axis of widths, by how far it reaches, and how far that is at most.
+WIDTHS: dict[float, tuple[float, ...]] = {
+    1.12: (0.9, 1, 1.1),
+    1.3: (0.8, 1, 1.25),
+    2: (0.5, 0.7, 1, 1.4, 2),
+    2.6: (0.5, 1, 2),
+    4: (0.25, 0.5, 1, 2, 4),
+    6.5: (0.25, 1, 4),
+    10: (0.1, 0.3, 1, 3, 10),
+    20: (0.1, 1, 10),
+    100: (0.01, 0.1, 1, 10, 100),
+}
+FARTHEST = 150.0
+# Numbers on a logarithmic axis, at least, where finer steps can help.
+FEWEST_TICKS = 3
 # In what errors are measured.
 UNITS = {
     "shift": "sd of q",
@@ -83,7 +88,7 @@ def effects(result: Effects, ax: Any = None) -> np.ndarray:
     width.set_xscale("log")
     _draw_estimates(width, rows, _within(result.dispersion, 1 / reach, reach))
     width.axvline(1, color=INK, lw=0.8, ls="--", zorder=1)
-    ticks = [t for t in WIDTHS if t[-1] <= reach][-1]
+    ticks = WIDTHS[max(least for least in WIDTHS if least <= reach)]
     width.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     width.set_xticks([], minor=True)
     width.set(xlim=(1 / reach, reach), xlabel="sd of q / true sd\n← narrow     wide →")
@@ -101,13 +106,17 @@ def _reach(estimate: Estimate) -> float:
     parts = (estimate.value, estimate.lower, estimate.upper, estimate.null_lower)
     ends = np.concatenate([*parts, estimate.null_upper])
     ends = ends[np.isfinite(ends) & (ends > 0)]
-    return float(np.clip(1.06 * np.exp(np.abs(np.log(ends)).max(initial=0.0)), *REACH))
+    return float(
+        np.clip(1.06 * np.exp(np.abs(np.log(ends)).max(initial=0.0)), min(WIDTHS), FARTHEST)
+    )
 
 
 def _within(estimate: Estimate, low: float, high: float) -> Estimate:
     """The same with numbers beyond the ends of an axis at its edge."""
     names = ("value", "lower", "upper", "null_lower", "null_upper")
-    return replace(estimate, **{k: np.clip(getattr(estimate, k), low, high) for k in names})
+    parts = {name: getattr(estimate, name) for name in names}
+    inside = {k: np.where(np.isfinite(v), np.clip(v, low, high), v) for k, v in parts.items()}
+    return replace(estimate, **inside)
 
 
 def _draw_estimates(ax: Axes, rows: np.ndarray, estimate: Estimate) -> None:
@@ -209,8 +218,11 @@ def _effect_label(effects: np.ndarray) -> str:
 def log_ticks(ax: Axes, low: float, high: float) -> None:
     """Plain numbers on a logarithmic axis that may span less than a decade."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (m * 10.0**e for e in decades for m in (1, 2, 5))
-    inside = [step for step in steps if low <= step <= high * (1 + 1e-9)]
+    for digits in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)):
+        steps = (m * 10.0**e for e in decades for m in digits)
+        inside = [step for step in steps if low <= step <= high * (1 + 1e-9)]
+        if len(inside) >= FEWEST_TICKS:
+            break
     ax.set_xticks(inside, [f"{step:g}" for step in inside])
     ax.set_xticks([], minor=True)
 

@@ -67,7 +67,7 @@ def contraction(
     theta, theta_q = _arrays(calibration, FEWEST)
     some = _some(len(theta))
     z = _scores(theta, theta_q)[0]
-    shrunk = 1 - theta_q.var(1, ddof=1) / theta.var(0, ddof=1)
+    shrunk = 1 - _over(theta_q.var(1, ddof=1), theta.var(0, ddof=1))
     far = _far(z)
     grid = _grid(calibration, ax, names)
     for j, (panel, name) in enumerate(grid):
