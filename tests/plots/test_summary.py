@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import assay
 from assay import Suite, plots
+from assay.interpret.trust import OUTSIDE, PASSED
 from tests.plots.cases import check
 
 
@@ -18,7 +21,7 @@ def test_a_summary_has_its_panels():
         "probability of class 1 (truth)",
         "bias (sd of q)",
         "sd of q / true sd",
-        "detected with probability 0.8",
+        "size detected with probability 0.8",
     ]
     without = panels(plots.summary(check(classifier=False)))
     assert [*found.keys() - without.keys()] == ["probability of class 1 (truth)"]
@@ -26,12 +29,20 @@ def test_a_summary_has_its_panels():
 
 def test_detectable_sizes_of_one_observation():
     found = check()
-    ax = panels(plots.summary(found, "x_o[1]"))["detected with probability 0.8"]
+    ax = panels(plots.summary(found, "x_o[1]"))["size detected with probability 0.8"]
     for line in ax.get_lines():
         curves = [c for c in found.detectable.curves if c.error.kind == line.get_label()]
         expected = np.minimum([curve.mde[1] for curve in curves], 5)
         np.testing.assert_allclose(line.get_xdata(), expected)
         np.testing.assert_array_equal(line.get_ydata(), [0, 1, 2])
+    assert ax.get_xticklabels()[-1].get_text() == "≥ 5"
+
+
+def test_nothing_is_said_of_an_observation_outside():
+    found = check()
+    outside = replace(found, trust=replace(found.trust, verdicts=(OUTSIDE, PASSED)))
+    assert list(panels(plots.summary(outside))) == ["statistic", "probability of class 1 (truth)"]
+    assert len(plots.summary(outside, 1).axes) == 5
 
 
 def test_an_observation_by_its_label():

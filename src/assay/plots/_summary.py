@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 
+from ..interpret.trust import OUTSIDE
 from ..results import position
 from ._canvas import COLOURS, LABEL, WIDTH, legend, named, small
 from ._interpret import effects, log_ticks
@@ -28,28 +29,36 @@ def summary(check: Verdict, which: int | str = 0) -> Figure:
 
     Above, the null of the test that decides and, where a classifier was run, the distribution of
     its probabilities; below, bias, width and the smallest errors that would have been detected,
-    for every parameter. Returns the figure, of two columns' width.
+    for every parameter. Of an observation outside the simulated ones, where nothing can be said,
+    there is no lower row. Returns the figure, of two columns' width.
     """
     i = position(check.labels, which)
-    high = 2.2 if check.classifier is None else 3.4
-    low = 1.1 + 0.19 * len(check.names)
-    figure = plt.figure(figsize=(2 * WIDTH + 0.2, high + low), layout="constrained")
-    halves = figure.add_gridspec(2, 1, height_ratios=(high, low))
-    above, below = (figure.add_subfigure(halves[half]) for half in range(2))
-    columns = 1 if check.classifier is None else 2
-    top = above.subplots(1, columns, squeeze=False)[0]
-    bottom = below.subplots(1, 3)
-    for ax in (*top, *bottom):
-        small(ax)
-    null_histogram(check.local[i], top[0], check.alpha)
-    if check.classifier is not None:
-        pp(check.classifier[i], top[1], check.alpha)
-    effects(check.effects[i], bottom[:2])
-    _detectable(check, i, bottom[2])
+    heights = [2.2 if check.classifier is None else 3.4]
+    if check.verdicts[i] != OUTSIDE:
+        heights.append(1.1 + 0.19 * len(check.names))
+    figure = plt.figure(figsize=(2 * WIDTH + 0.2, sum(heights)), layout="constrained")
+    parts = figure.add_gridspec(len(heights), 1, height_ratios=heights)
+    for part, draw in zip(range(len(heights)), (_tests, _errors), strict=False):
+        draw(check, i, figure.add_subfigure(parts[part]))
     many = f", corrected p = {check.local.adjusted[i]:.3g}" if len(check.labels) > 1 else ""
     title = f"{named(check.labels[i], 60)}: {check.verdicts[i]}{many}"
     figure.suptitle(title, fontsize=LABEL + 1)
     return figure
+
+
+def _tests(check: Verdict, which: int, part: SubFigure) -> None:
+    """The null of the test that decides, and the probabilities of the classifier."""
+    panels = part.subplots(1, 1 if check.classifier is None else 2, squeeze=False)[0]
+    null_histogram(check.local[which], small(panels[0]), check.alpha)
+    if check.classifier is not None:
+        pp(check.classifier[which], small(panels[1]), check.alpha)
+
+
+def _errors(check: Verdict, which: int, part: SubFigure) -> None:
+    """Effects, and what would have been detected."""
+    bias, width, size = (small(ax) for ax in part.subplots(1, 3))
+    effects(check.effects[which], (bias, width))
+    _detectable(check, which, size)
 
 
 def _detectable(check: Verdict, which: int, ax: Axes) -> None:
@@ -63,8 +72,10 @@ def _detectable(check: Verdict, which: int, ax: Axes) -> None:
         drawn.append(sizes)
     ax.set(xscale="log", xlim=(0.7 * np.min(drawn), LARGEST), ylim=(m - 0.4, -0.6))
     log_ticks(ax, *ax.get_xlim())
-    target = f"detected with probability {check.detectable.target:g}"
-    ax.set_xlabel(f"{target}\n(sd of q; ratio of sd − 1)")
+    numbers = [text.get_text() for text in ax.get_xticklabels()]
+    ax.set_xticks(ax.get_xticks(), [*numbers[:-1], f"≥ {LARGEST:g}"])
+    target = f"size detected with probability {check.detectable.target:g}"
+    ax.set_xlabel(f"{target}\n(shift: sd of q; width: ratio of sd − 1)")
     ax.set_yticks(np.arange(m), [])
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
