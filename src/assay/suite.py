@@ -154,6 +154,12 @@ class Check(Verdict):
         """Writes one HTML file that works without a network, under a title."""
         write(self, path, title)
 
+    def plot(self, which: int | str = 0) -> Any:
+        """One matplotlib figure of what was found at an observation, by its number or label."""
+        from .plots import summary  # matplotlib is needed by pictures alone
+
+        return summary(self, which)
+
 
 def check(
     posterior: Posterior | Callable[[Tensor, int], Any] | Calibration,

@@ -4,30 +4,36 @@ Every public plot has at least one case; ``python -m tests.plots.cases`` draws t
 writes the baselines that ``test_images.py`` compares with.
 """
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 from scipy.special import expit
 
+import assay
 from assay import plots
 from assay.diagnostics.average.coverage import CoverageResult, TARPResult
 from assay.diagnostics.average.sbc import SBCResult
 from assay.diagnostics.local.lpit import LPITResult
 from assay.interpret.density_ratio import Estimate
 from assay.interpret.effects import Effects
-from assay.interpret.errors import Shift
+from assay.interpret.errors import Narrow, Shift, Wide
 from assay.interpret.health import Health
 from assay.interpret.power import PowerCurve, PowerResult
 from assay.interpret.trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, TrustMap
-from assay.nulls.ranks import Cells, Compared, compared, tails
+from assay.nulls.ranks import Cells, chi_square, compared, tails
 from assay.results import Holm, LC2STResult
+from assay.suite import Check
 
 BASELINES = Path(__file__).parent / "baselines"
 # All pictures are this wide, in pixels: 80 to the inch of one column.
 PIXELS = 272
 NAMES = ("$g_{Na}$ conductance", "a_rather_long_parameter_name", "_C_m")
+LATEX = (r"$\theta_1$", r"$\nonsense$", "a rather long name of a parameter")
 SAID = {"hypothesis": "q = p", "settings": {"test": "ℓ-C2ST", "n": 100, "scope": "at x_o"}}
 
 
@@ -87,27 +93,29 @@ def ranks(j=2, n=400, k=30):
     return np.minimum((rng.beta(shapes, shapes, size=(n, j)) * (k + 1)).astype(int), k)
 
 
-def surprise(positions, weights, h=199):
+def copies(n, cells, h=199):
+    """Counts of uniform ranks below the edges of cells, with shape (g, h)."""
+    return random(9).multinomial(n, cells.shares, size=h).T.cumsum(0)
+
+
+def surprise(positions, weights):
     """The surprise of whole curves, with its null."""
     n, cells = len(positions), Cells.of(weights)
-    null = random(9).multinomial(n, cells.shares, size=h).T.cumsum(0)
-    return compared(cells.below(positions), null, tails(n, cells))
+    return compared(cells.below(positions), copies(n, cells), tails(n, cells))
 
 
 def sbc(j=2):
-    positions = ranks(j)
-    envelope = surprise(positions, np.ones(31, int))
-    null = np.broadcast_to(random(1).gamma(20, size=99), (j, 99))
-    names = tuple(f"theta[{i}]" for i in range(j))
-    statistic = np.linspace(0.1, 0.05, j)
+    positions, cells = ranks(j), Cells.of(np.ones(31, int))
+    below, null = cells.below(positions), copies(len(positions), cells)
+    distance = np.broadcast_to(random(1).gamma(20, size=99), (j, 99))
     return SBCResult(
-        statistic=statistic,
-        null=null,
-        chi_square=Compared(statistic, null),
-        envelope=envelope,
+        statistic=np.linspace(0.1, 0.05, j),
+        null=distance,
+        chi_square=compared(below, null, partial(chi_square, cells=cells)),
+        envelope=surprise(positions, np.ones(31, int)),
         ranks=positions,
         k=30,
-        names=names,
+        names=tuple(f"theta[{i}]" for i in range(j)),
         **SAID,
     )
 
@@ -176,14 +184,14 @@ def estimate(value, half, right):
     return Estimate(value, *ends, centre, centre - half, centre + half, wrong)
 
 
-def effects(m=3):
+def effects(m=3, names=None):
     bias = np.array([0.6, -0.1, 0.05, *np.zeros(9)])[:m]
     width = np.array([1.05, 0.6, 0.95, *np.ones(9)])[:m]
     half = 0.15 + 0.05 * np.arange(m)
     none = dict.fromkeys(("total_variation", "kl_pq", "kl_qp", "chi_square", "ess"))
     none |= dict.fromkeys(("khat", "weights", "theta", "tail"))
     return Effects(
-        names=tuple(f"theta[{i}]" for i in range(m)),
+        names=tuple(names or (f"theta[{i}]" for i in range(m))),
         bias=estimate(bias, half, 0),
         dispersion=estimate(width, half, 1),
         intervals=estimate(np.full((m, 3), 0.9), np.full((m, 3), 0.1), 0.9),
@@ -251,6 +259,56 @@ def trust(o=30, d=2):
     )
 
 
+def calibration(m=3, n=600, k=16):
+    """Pairs with draws of a q that is too low in the first parameter and narrow in the second."""
+    rng = random(m)
+    theta = rng.normal(size=(n, m))
+    # The more parameters, the less is known of the last.
+    noise = 0.3 + 0.5 * np.arange(m)
+    x = theta + noise * rng.normal(size=(n, m))
+    shrink = 1 / (1 + noise**2)
+    deviation = noise * np.sqrt(shrink) * np.array([1, 0.6, *np.ones(10)])[:m]
+    shift = deviation * np.array([-0.8, *np.zeros(11)])[:m]
+    draws = (x * shrink + shift)[:, None] + deviation * rng.normal(size=(n, k, m))
+    return assay.Calibration(theta, x, draws)
+
+
+def repeated(one, names, o):
+    """The same with arrays that stand o times along a leading axis."""
+    return replace(one, **{name: np.stack([getattr(one, name)] * o) for name in names})
+
+
+def check(m=3, o=2, classifier=True):
+    """What a check found at o observations, all alike."""
+    one, ends = effects(m), ("lower", "upper", "null_mean", "null_lower", "null_upper", "wrong")
+    kinds = ("bias", "dispersion", "intervals", "region")
+    estimates = {kind: repeated(getattr(one, kind), ("value", *ends), o) for kind in kinds}
+    scale = np.full(o, 0.3)
+    law = {"rates": scale, "mde_error": scale, "scale": scale, "shape": scale, "level": 0.05}
+    curves = tuple(
+        PowerCurve(kind(j), np.ones(3), mde=scale * size * (1 + j), **law)
+        for kind, size in ((Shift, 1.0), (Wide, 1.6), (Narrow, 5.0))
+        for j in range(m)
+    )
+    parts = {"x": np.zeros((o, 2)), "alpha": 0.05, "target": 0.8, "repetitions": 50}
+    arrays = ("statistic", "null", "probabilities", "null_probabilities", "x", "draws", "theta")
+    many = repeated(local(m), arrays, o)
+    none = ("context", "classifier_effects", "health", "pits", "sbc", "coverage", "tarp")
+    return Check(
+        names=one.names,
+        labels=tuple(f"x_o[{i}]" for i in range(o)),
+        local=many,
+        detectable=PowerResult(curves, **parts, **SAID),
+        trust=replace(trust(o), verdicts=(REJECTED,) * o),
+        effects=replace(one, **estimates),
+        classifier=many if classifier else None,
+        remarks=(),
+        alpha=0.05,
+        settings={},
+        **dict.fromkeys(none),
+    )
+
+
 CASES = {
     "pp": lambda: plots.pp(local()),
     "pairs_of_1": lambda: plots.pairs(local(1), marks=[0.4]),
@@ -263,7 +321,8 @@ CASES = {
     "pvalues_of_2": lambda: plots.pvalues(many(2)),
     "pvalues_of_12": lambda: plots.pvalues(many(12)),
     "pvalues_of_200": lambda: plots.pvalues(many(200, h=999)),
-    "null_histogram": lambda: plots.null_histogram(local()),
+    "null_histogram": lambda: plots.null_histogram(replace(local(), statistic=np.array(0.015))),
+    "null_histogram_far": lambda: plots.null_histogram(local()),
     "rank_histogram": lambda: plots.rank_histogram(sbc()),
     "rank_ecdf": lambda: plots.rank_ecdf(sbc()),
     "rank_difference": lambda: plots.rank_difference(sbc()),
@@ -271,21 +330,29 @@ CASES = {
     "coverage": lambda: plots.coverage(covered()),
     "coverage_tarp": lambda: plots.coverage(tarp()),
     "coverage_of_8": lambda: plots.coverage(covered(8)),
+    "coverage_of_40": lambda: plots.coverage(covered(40)),
     "levels": lambda: plots.levels(levels()),
     "effects": lambda: plots.effects(effects()),
     "effects_of_10": lambda: plots.effects(effects(10)),
+    "effects_latex": lambda: plots.effects(effects(names=LATEX)),
     "reliability": lambda: plots.reliability(health()),
     "roc": lambda: plots.roc(health()),
     "power": lambda: plots.power(power()),
     "power_of_20": lambda: plots.power(power(20)),
     "trust_map": lambda: plots.trust_map(trust()),
+    "recovery": lambda: plots.recovery(calibration(), names=LATEX),
+    "recovery_of_1": lambda: plots.recovery(calibration(1)),
+    "contraction": lambda: plots.contraction(calibration(5)),
+    "near": lambda: plots.near(calibration(), names=LATEX, x_o=np.zeros(3)),
+    "summary": lambda: plots.summary(check()),
+    "summary_without": lambda: plots.summary(check(10, classifier=False)),
     "trust_map_line": lambda: plots.trust_map(trust(), coordinates=trust().x[:, 0]),
 }
 
 
 def figure_of(drawn):
-    """The figure of what a plot returned: axes, or an array of them."""
-    return np.ravel(drawn)[0].figure
+    """The figure of what a plot returned: axes, an array of them, or the figure itself."""
+    return drawn if isinstance(drawn, Figure) else np.ravel(drawn)[0].figure
 
 
 def save(figure, path):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -28,15 +30,31 @@ def test_it_draws_the_null_and_the_observed_value(result, name):
     assert bars[0].get_x() == pytest.approx(one.null.min())
     assert bars[-1].get_x() + bars[-1].get_width() == pytest.approx(one.null.max())
     assert ax.get_xlabel() == name
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert f"observed, p = {float(one.pvalue):.2g}" in labels
+    assert ax.get_title() == f"p = {float(one.pvalue):.3g}"
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_what_is_far_beyond_the_null_is_told_beside_an_arrow(result, side):
+    one = result["mse"]
+    low, high = one.null.min(), one.null.max()
+    far = replace(one, statistic=np.array(high + side * 123.4))
+    ax = plots.null_histogram(far)
+    (words,) = ax.texts
+    assert words.get_text() == f"observed\n{high + side * 123.4:.3g}"
+    assert words.arrow_patch is not None
+    # The null takes at least half of the axis, and the arrow points out of it.
+    left, right = ax.get_xlim()
+    assert left <= low < high <= right
+    assert high - low > 0.5 * (right - left)
+    assert words.xy[0] == (right if side > 0 else left)
+    assert side * (words.xy[0] - words.get_position()[0]) > 0
 
 
 def test_a_local_test_at_one_observation(gaussian):
     posterior = gaussian(width=1.5)
     result = lc2st(posterior.calibration(200), QDA(), Exchange(39))(posterior.draws(torch.ones(2)))
     ax = plots.null_histogram(result)
-    assert ax.get_lines()[1].get_xdata()[0] == result.statistic
+    assert f"{float(result.statistic):.3g}" in ax.texts[0].get_text()
     assert ax.get_xlabel() == "statistic"
 
 
@@ -46,7 +64,9 @@ def test_it_draws_where_it_is_told(result):
 
 
 def test_one_statistic_at_a_time(result):
-    with pytest.raises(ValueError, match="result: expected one statistic; got 6"):
+    with pytest.raises(
+        ValueError, match=r"expected one statistic; got 6. Choose one .* result\[0\]"
+    ):
         plots.null_histogram(result)
 
 

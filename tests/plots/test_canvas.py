@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -5,7 +7,7 @@ from matplotlib.cbook import is_math_text
 
 from assay import plots
 from assay.plots import _canvas as canvas
-from tests.plots.cases import covered, effects, levels, local, sbc
+from tests.plots.cases import calibration, covered, effects, levels, local, many, sbc
 
 
 def labels(ax):
@@ -29,14 +31,47 @@ def test_the_threshold_is_what_a_rejected_statistic_exceeds():
     assert canvas.threshold(np.arange(9.0), 0.05) == 8
 
 
-@pytest.mark.parametrize("name", ["theta_1", "$\\alpha$", "_hidden", "100 %", "a$b"])
+@pytest.mark.parametrize("name", ["theta_1", "$\\nonsense$", "$a", "_hidden", "100 %", "a$b"])
 def test_names_are_shown_as_written(name):
     ax = canvas.axes(None, 2.0)
-    (line,) = ax.plot([0, 1], label=canvas.plain(name))
+    (line,) = ax.plot([0, 1], label=canvas.named(name))
     canvas.legend(ax)
     ax.figure.canvas.draw()
     assert not is_math_text(line.get_label())
     assert [label.strip().replace("\\$", "$") for label in labels(ax)] == [name]
+
+
+@pytest.mark.parametrize("name", ["$\\theta_1$", "$g_{Na}$ conductance"])
+def test_latex_is_typeset(name):
+    ax = canvas.axes(None, 2.0)
+    (line,) = ax.plot([0, 1], label=canvas.named(name))
+    canvas.legend(ax)
+    ax.figure.canvas.draw()
+    assert is_math_text(line.get_label())
+    assert line.get_label() == name
+
+
+def test_long_names_are_clipped():
+    assert canvas.named("a" * 30, 10) == "a" * 9 + "…"
+    assert canvas.named("$\\alpha_{1}$", 4) == "$\\alpha_{1}$"
+    # Mathematics that does not fit is left out as a whole.
+    assert canvas.named("rate $\\alpha_{1}$ of something", 10) == "rate…"
+
+
+BAD = ("$\\nonsense$", "$\\frac{1}$", "$x", "$\\theta_1$", "$$", "$_^$", "a" * 80)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_no_name_breaks_a_picture(name):
+    pictures = [
+        plots.coverage(replace(covered(1), names=(name,))),
+        plots.rank_histogram(replace(sbc(1), names=(name,))),
+        plots.effects(effects(1, (name,)))[0],
+        plots.pairs(local(2), names=(name, "b"))[0, 0],
+        plots.recovery(calibration(1), names=(name,))[0],
+    ]
+    for ax in pictures:
+        ax.figure.canvas.draw()
 
 
 def test_many_curves_name_the_farthest():
@@ -45,11 +80,12 @@ def test_many_curves_name_the_farthest():
     ax = canvas.axes(None, 2.0)
     canvas.curves(ax, grid, lines, [f"theta[{j}]" for j in range(20)], np.zeros(5))
     named = [line for line in ax.get_lines() if line.get_label().startswith("theta")]
-    assert [line.get_label() for line in named] == [f"theta[{j}]" for j in range(8, 20)]
-    assert len({(line.get_color(), line.get_linestyle()) for line in named}) == 12
+    assert [line.get_label() for line in named] == [f"theta[{j}]" for j in range(16, 20)]
+    assert len({line.get_color() for line in named}) == 4
     grey = [line for line in ax.get_lines() if line not in named]
-    assert len(grey) == 8
-    assert grey[0].get_label() == "8 nearer to the ideal"
+    assert len(grey) == 16
+    assert {line.get_color() for line in grey} == {canvas.BAND}
+    assert grey[0].get_label() == "16 nearer to the ideal"
 
 
 @pytest.mark.parametrize("plot", [plots.rank_ecdf, plots.rank_difference])
@@ -84,9 +120,55 @@ def test_curves_of_levels_have_their_names():
 
 
 def test_effects_have_their_names():
-    ax = plots.effects(effects(2))
-    names = [text.get_text() for text in ax.get_yticklabels()]
-    assert names == ["theta[0] bias", "theta[1] bias", "theta[0] width", "theta[1] width"]
+    bias, width = plots.effects(effects(2))
+    assert [text.get_text() for text in bias.get_yticklabels()] == ["theta[0]", "theta[1]"]
+    assert [text.get_text() for text in width.get_yticklabels()] == ["", ""]
+
+
+TITLED = [
+    lambda: plots.coverage(covered(8)),
+    lambda: plots.pp(local()),
+    lambda: plots.levels(levels()),
+    lambda: plots.null_histogram(local()),
+    lambda: plots.rank_histogram(sbc()),
+    lambda: plots.rank_ecdf(sbc(14)),
+    lambda: plots.rank_difference(sbc(14)),
+    lambda: plots.pvalues(many(12)),
+    lambda: plots.sweep(many(12), values=np.arange(12)),
+]
+
+
+@pytest.mark.parametrize("draw", TITLED)
+def test_titles_say_p_above_the_legend_and_inside_the_figure(draw):
+    ax = draw()
+    ax.figure.canvas.draw()
+    assert "p = " in ax.get_title()
+    title, above = ax.title.get_window_extent(), ax.get_legend().get_window_extent()
+    assert above.y1 <= title.y0 + 1
+    assert title.y1 <= ax.figure.bbox.y1
+    assert 0 <= title.x0 < title.x1 <= ax.figure.bbox.x1
+
+
+def test_the_smallest_p_is_that_of_its_curve():
+    assert canvas.smallest(np.array([0.3, 0.02]), ("a", "b")) == "smallest corrected p = 0.02 (b)"
+    assert canvas.smallest(np.array([0.3]), ("a",)) == "p = 0.3"
+
+
+def test_one_of_many_observations():
+    one = many(1)
+    assert canvas.only(one).statistic.ndim == 0
+    single = one[0]
+    assert canvas.only(single) is single
+    with pytest.raises(ValueError, match=r"got 3. Choose one by its number, such as result\[0\]"):
+        canvas.only(many(3))
+
+
+def test_as_many_axes_as_panels():
+    _, axes = plt.subplots(2, 2)
+    assert list(canvas.panels(axes, 4, 2.0, 2)) == list(axes.flat)
+    with pytest.raises(ValueError, match="ax: expected 2 axes, one for each panel; got 4"):
+        canvas.panels(axes, 2, 2.0, 2)
+    assert len(canvas.panels(None, 5, 2.0, 3)) == 5
 
 
 def test_what_a_user_prefers_does_not_break_it():

@@ -15,19 +15,27 @@ def test_it_draws_curves_intervals_and_the_band(result):
     ax = plots.coverage(result)
     curve = result.curve()
     ideal, *lines = ax.get_lines()
-    np.testing.assert_array_equal(ideal.get_ydata(), [0, 1])
+    assert set(ideal.get_ydata()) == {0}
     for line, expected in zip(lines, curve.coverage, strict=True):
         np.testing.assert_array_equal(line.get_xdata(), curve.levels)
-        np.testing.assert_array_equal(line.get_ydata(), expected)
+        np.testing.assert_array_equal(line.get_ydata(), expected - curve.levels)
     band, *intervals = (c.get_paths()[0].vertices[:, 1] for c in ax.collections)
-    null = {round(v, 6) for v in [*curve.null_lower, *curve.null_upper]}
+    ends = (curve.null_lower - curve.levels, curve.null_upper - curve.levels)
+    null = {round(v, 6) for v in np.concatenate(ends)}
     assert {round(v, 6) for v in band} <= null
     assert (curve.null_lower <= curve.levels).all()
     assert (curve.null_upper >= curve.levels).all()
     for interval, lower, upper in zip(intervals, curve.lower, curve.upper, strict=True):
-        own = {round(v, 6) for v in [*lower, *upper]}
+        own = {round(v, 6) for v in [*(lower - curve.levels), *(upper - curve.levels)]}
         assert {round(v, 6) for v in interval} <= own
     assert result.held in ax.get_xlabel()
+    assert f"p = {result.adjusted.min():.3g}" in ax.get_title()
+
+
+def test_one_of_the_curves(result):
+    ax = plots.coverage(result[0])
+    assert len(ax.get_lines()) == 2
+    assert ax.get_title() == f"p = {float(result[0].pvalue[0]):.3g}"
 
 
 def test_it_draws_where_it_is_told(result):

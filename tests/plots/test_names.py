@@ -8,13 +8,19 @@ import pytest
 from assay import plots
 
 OPTIONS = {"alpha", "coordinates", "error", "label", "marks", "names", "quantity", "values"}
+OPTIONS |= {"share", "x_o"}
 
 
-@pytest.mark.parametrize("name", plots.__all__)
+@pytest.mark.parametrize("name", sorted({*plots.__all__} - {"summary"}))
 def test_a_result_then_axes_then_options(name):
     first, second, *others = inspect.signature(getattr(plots, name)).parameters.values()
-    assert (first.name, second.name, second.default) == ("result", "ax", None)
+    assert first.name in {"result", "calibration"}
+    assert (second.name, second.default) == ("ax", None)
     assert {option.name for option in others} <= OPTIONS
+
+
+def test_a_summary_takes_a_check_and_an_observation():
+    assert list(inspect.signature(plots.summary).parameters) == ["check", "which"]
 
 
 def test_no_module_has_the_name_of_a_plot():

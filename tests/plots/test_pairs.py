@@ -143,12 +143,12 @@ def test_references_far_from_q():
     grid[0, 0].figure.canvas.draw()
 
 
-def test_names_are_plain():
+def test_names_are_typeset_or_plain():
     grid = plots.pairs(local(3), names=NAMES)
     labels = [grid[-1, j].get_xlabel() for j in range(3)]
     shown = [label.replace("\n", "").replace("\\$", "$").strip() for label in labels]
     assert shown == [name.replace(" ", " ") for name in NAMES]
-    assert not any(is_math_text(label) for label in labels)
+    assert [bool(is_math_text(label)) for label in labels] == [True, False, False]
     assert grid[1, 0].get_ylabel() == labels[1]
     grid[0, 0].figure.canvas.draw()
 

@@ -17,12 +17,25 @@ def test_it_draws_the_curve_and_its_bands(result):
     ax = plots.pp(result)
     curve = assay.pp_curve(result)
     ideal, line = ax.get_lines()
-    np.testing.assert_array_equal(line.get_ydata(), curve.ecdf)
+    # Shares of draws whose probability of class 1 lies below.
+    shares = [(result.probabilities < level).mean() for level in line.get_xdata()]
+    np.testing.assert_allclose(line.get_ydata(), shares, atol=1e-9)
+    np.testing.assert_allclose(line.get_ydata(), 1 - curve.ecdf[::-1])
     np.testing.assert_array_equal(ideal.get_xdata(), [0, 0.5, 0.5, 1])
     envelope, band = (c.get_paths()[0].vertices[:, 1] for c in ax.collections)
-    assert envelope.max() == curve.envelope_upper.max()
-    assert {round(v, 6) for v in band} <= {round(v, 6) for v in [*curve.lower, *curve.upper]}
-    assert ax.get_xlabel() == "probability of class 0 (q)"
+    assert envelope.max() == 1 - curve.envelope_lower.min()
+    assert {round(v, 6) for v in band} <= {round(1 - v, 6) for v in [*curve.lower, *curve.upper]}
+    assert ax.get_xlabel() == "probability of class 1 (truth)"
+    assert ax.get_title() == f"whole curve: p = {float(curve.pvalue):.3g}"
+
+
+def test_too_much_mass_lies_on_the_left():
+    """A q whose every draw is told to be no truth: all of the curve rises left of 1/2."""
+    rng = np.random.default_rng(0)
+    low = with_probabilities(0.1 + 0.2 * rng.uniform(size=80), beta(rng, (99, 80)))
+    line = plots.pp(low).get_lines()[1]
+    at = dict(zip(line.get_xdata().round(6), line.get_ydata(), strict=True))
+    assert at[0.5] == 1
 
 
 def test_it_draws_where_it_is_told(result):

@@ -30,7 +30,7 @@ def test_every_verdict_at_its_place():
     np.testing.assert_allclose(rejected.get_facecolors()[0], to_rgba(CURVE))
     shapes = {len(c.get_paths()[0].vertices) for c in ax.collections}
     assert len(shapes) == 4
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x[0]", "x[1]")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x[0] (units of x)", "x[1] (units of x)")
 
 
 def test_pvalues_along_one_coordinate():

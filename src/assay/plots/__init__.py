@@ -1,11 +1,14 @@
 """Pictures of results: a result goes in, ``Axes`` come out; nothing is trained or sampled here.
 
-Every function takes the result that it draws, then the axes to draw in, ``ax``, then what may
-differ. New axes of one column's width are made if ``ax`` is None. ``alpha`` is the level whose
-threshold is drawn, or one minus the coverage of bands and intervals, for each curve.
+Every function takes the result, or the calibration, that it draws, then the axes to draw in,
+``ax``, then what may differ; it returns the axes. New ones of one column's width are made if
+``ax`` is None. ``alpha`` is the level whose threshold is drawn, or one minus the coverage of bands
+and intervals, for each curve. Only :func:`summary` makes and returns a whole figure, of a check.
+
+A class probability is that of class 1, the truth, in all pictures.
 
 Names are imported when they are first asked for, so that matplotlib is needed by pictures alone.
-Imports ``_core``, ``results`` and ``interpret``.
+Imports ``_core``, ``samples``, ``results`` and ``interpret``.
 """
 
 from __future__ import annotations
@@ -16,12 +19,15 @@ from typing import TYPE_CHECKING, Any
 __all__ = ["coverage", "rank_difference", "rank_ecdf", "rank_histogram"]
 __all__ += ["effects", "power", "reliability", "roc", "trust_map"]
 __all__ += ["levels", "null_histogram", "pp", "pvalues", "sweep", "pairs"]
+__all__ += ["contraction", "near", "recovery", "summary"]
 
 _MODULES = {
     "_average": ("coverage", "rank_difference", "rank_ecdf", "rank_histogram"),
     "_interpret": ("effects", "power", "reliability", "roc", "trust_map"),
     "_local": ("levels", "null_histogram", "pp", "pvalues", "sweep"),
     "_pairs": ("pairs",),
+    "_recovery": ("contraction", "near", "recovery"),
+    "_summary": ("summary",),
 }
 _NAMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
     from ._interpret import effects, power, reliability, roc, trust_map
     from ._local import levels, null_histogram, pp, pvalues, sweep
     from ._pairs import pairs
+    from ._recovery import contraction, near, recovery
+    from ._summary import summary
 
 
 def __getattr__(name: str) -> Any:

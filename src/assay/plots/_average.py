@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.stats
 from matplotlib.axes import Axes
 
+from ..results import holm
 from ._canvas import (
     CURVE,
     ENVELOPE,
@@ -16,11 +18,13 @@ from ._canvas import (
     curves,
     diagonal,
     legend,
+    named,
     percent,
-    plain,
     rows_of,
+    smallest,
     square,
     style,
+    told_apart,
 )
 from ._shapes import farthest
 
@@ -33,54 +37,70 @@ MOST_INTERVALS = 3
 
 
 def coverage(result: Covered, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
-    """Draws expected coverage or TARP against the level, with its interval and a null band.
+    """Draws how far expected coverage or TARP is from the level, with intervals and a null band.
 
-    Below the diagonal q is overconfident, above it conservative; for TARP this holds above 1/2.
-    Around each curve, or the three farthest from the diagonal, stand its pointwise intervals, of
-    Clopper and Pearson for regions and of the bootstrap for TARP; around the diagonal the band
-    that holds a whole curve if q is right.
+    Below zero q is overconfident, above it conservative; for TARP this holds above 1/2. Around
+    each curve, or the three farthest from zero, stand its pointwise intervals, of Clopper and
+    Pearson for regions and of the bootstrap for TARP; around zero the band that holds a whole
+    curve if q is right.
     """
     curve = result.curve(alpha)
-    ax = axes(ax, 3.6, rows_of(result.names, 3))
-    _null_band(ax, curve.levels, (curve.null_lower, curve.null_upper), alpha)
-    diagonal(ax, "if q = p")
+    ax = axes(ax, 2.7, rows_of(result.names, 3))
+    band = (curve.null_lower - curve.levels, curve.null_upper - curve.levels)
+    _null_band(ax, curve.levels, band, alpha)
+    _zero(ax)
     _intervals(ax, curve)
-    curves(ax, curve.levels, curve.coverage, result.names, curve.levels)
-    return square(ax, f"level of {result.held}", "share of truths inside")
+    difference = curve.coverage - curve.levels
+    curves(ax, curve.levels, difference, result.names, np.zeros_like(curve.levels))
+    ax.set(xlim=(0, 1), xlabel=f"level of {result.held}", ylabel="share of truths inside − level")
+    return legend(ax, title=smallest(result.adjusted, result.names))
 
 
 def rank_histogram(
     result: SBCResult, ax: Axes | None = None, quantity: str | None = None, alpha: float = 0.05
 ) -> Axes:
-    """Draws the ranks of a named quantity in bins, with a null band that holds all bars at once.
+    """Draws the ranks of a named quantity in equal bins, with a band that holds all bars at once.
 
     A U shape means that q is overconfident, a hump that it is conservative, a slope to the left
-    that it is too high. The first quantity is drawn if none is named.
+    that it is too high. The first quantity is drawn if none is named. Ranks that lie in two bins
+    are shared between them, which makes the band, binomial in each bin, a little too wide.
     """
     j = _index(result.names, quantity)
-    bars = result.histogram(alpha)
-    ax = axes(ax, 2.4)
-    # Counts for each rank, so that bins of unequal size compare.
-    size = np.diff(bars.edges)
-    parts = (part / size for part in (bars.lower, bars.upper, bars.expected))
-    lower, upper, expected = (np.append(part, part[-1]) for part in parts)
+    ax, n, bins = axes(ax, 2.5, 1), len(result.ranks), len(result.histogram(alpha).expected)
+    lower, upper = scipy.stats.binom(n, 1 / bins).interval(1 - alpha / bins)
     label = f"{percent(alpha)} null, all bars"
-    ax.fill_between(bars.edges, lower, upper, step="post", color=ENVELOPE, lw=0, label=label)
-    ax.step(bars.edges, expected, where="post", color=INK, lw=0.8, ls="--", label="if q = p")
-    shape: dict[str, Any] = {"align": "edge", "facecolor": "none", "edgecolor": CURVE, "lw": 1.2}
-    ax.bar(bars.edges[:-1], bars.counts[j] / size, size, label=plain(result.names[j]), **shape)
+    ax.axhspan(lower, upper, color=ENVELOPE, lw=0, label=label)
+    ax.axhline(n / bins, color=INK, lw=0.8, ls="--", label="if q = p")
+    edges = np.linspace(0, result.k + 1, bins + 1)
+    counts = _counts(result.ranks[:, j], edges)
+    shape: dict[str, Any] = {"color": CURVE, "lw": 1.2, "baseline": None}
+    ax.stairs(counts, edges, label=named(result.names[j]), **shape)
     ax.set(xlim=(0, result.k + 1), ylim=(0, None))
-    ax.set(xlabel="rank of the truth among draws of q", ylabel="pairs per rank")
-    return legend(ax)
+    across = f"rank of the truth among {result.k} draws of q"
+    ax.set(xlabel=across, ylabel="pairs in each bin")
+    return legend(ax, title=f"chi-square: p = {result.chi_square.pvalue[j]:.3g}")
+
+
+def _counts(ranks: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Ranks (n,) between edges (b + 1,), each spread evenly over its width.
+
+    Example:
+        >>> _counts(np.array([0, 1, 2, 2]), np.array([0.0, 1.5, 3.0])).tolist()
+        [1.5, 2.5]
+    """
+    below = np.bincount(ranks, minlength=int(edges[-1])).cumsum()
+    whole = np.arange(len(below) + 1)
+    return np.asarray(np.diff(np.interp(edges, whole, np.append(0, below))))
 
 
 def rank_ecdf(result: SBCResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
     """Draws the distribution functions of all ranks, with a simultaneous null band."""
-    ax, curve = axes(ax, 3.6, rows_of(result.names, 2)), result.ecdf(alpha)
+    ax, curve = axes(ax, 3.65, rows_of(result.names, 2)), result.ecdf(alpha)
     _null_band(ax, curve.levels, (curve.lower, curve.upper), alpha)
     diagonal(ax, "if q = p")
     curves(ax, curve.levels, curve.ecdf, result.names, curve.levels)
-    return square(ax, "level of the rank", "share of truths below")
+    title = smallest(holm(result.envelope.pvalue), result.names)
+    return square(ax, "level of the rank", "share of truths below", title)
 
 
 def rank_difference(result: SBCResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
@@ -90,12 +110,17 @@ def rank_difference(result: SBCResult, ax: Axes | None = None, alpha: float = 0.
     conservative; above zero throughout, too high.
     """
     curve = result.ecdf(alpha)
-    ax = axes(ax, 2.6, rows_of(result.names, 2))
+    ax = axes(ax, 2.7, rows_of(result.names, 2))
     _null_band(ax, curve.levels, (curve.difference_lower, curve.difference_upper), alpha)
-    ax.axhline(0, color=INK, lw=0.8, ls="--", label="if q = p")
+    _zero(ax)
     curves(ax, curve.levels, curve.difference, result.names, np.zeros_like(curve.levels))
     ax.set(xlim=(0, 1), xlabel="level of the rank", ylabel="share of truths below − level")
-    return legend(ax)
+    return legend(ax, title=smallest(holm(result.envelope.pvalue), result.names))
+
+
+def _zero(ax: Axes) -> None:
+    """Draws where differences would lie if all were right."""
+    ax.axhline(0, color=INK, lw=0.8, ls="--", label="if q = p")
 
 
 def _null_band(
@@ -108,12 +133,13 @@ def _null_band(
 
 def _intervals(ax: Axes, curve: CoverageCurve) -> None:
     """Draws intervals of the farthest curves in the colours of these."""
-    named = farthest(curve.coverage, curve.levels)
+    coloured = told_apart(curve.coverage, curve.levels)
     shown = farthest(curve.coverage, curve.levels, MOST_INTERVALS)
     which = "each level" if len(shown) == len(curve.coverage) else "farthest curves"
     for i, j in enumerate(shown):
         label = None if i else f"{percent(curve.alpha)} interval, {which}"
-        ends, colour = (curve.lower[j], curve.upper[j]), style(named.index(j))["color"]
+        ends = (curve.lower[j] - curve.levels, curve.upper[j] - curve.levels)
+        colour = style(coloured.index(j))["color"]
         ax.fill_between(curve.levels, *ends, color=colour, alpha=0.2, lw=0, label=label)
 
 

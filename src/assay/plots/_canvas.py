@@ -1,28 +1,36 @@
-"""What all pictures share: one column's width, a palette that every eye can read, plain words.
+r"""What all pictures share: one column's width, a palette that every eye can read, plain words.
 
 Colours are those of Okabe and Ito 2008, *Color Universal Design*, and greys that print; where more
-than one curve is drawn, line styles tell them apart as well.
+than one curve is drawn, line styles tell them apart as well. Names in LaTeX such as
+``$\theta_1$`` are typeset by matplotlib; what it cannot typeset is shown as it is written.
 """
 
+import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.mathtext import MathTextParser
 
-from ._shapes import MOST_CURVES, farthest
+from ._shapes import farthest
 
 # The width of one column of a journal, in inches, and the sizes of words in it, in points.
 WIDTH = 3.4
 LABEL, SMALL = 8, 7
-# The height of one line of a legend, in inches.
-LINE = 0.15
+# The height of one line of a legend, in inches, and the letters of a name, at most.
+LINE, LETTERS = 0.15, 22
 
 CURVE, BAND, ENVELOPE, INK = "#D55E00", "#9a9a9a", "#d9d9d9", "#333333"
 GREEN = "#009E73"
 COLOURS = (CURVE, "#0072B2", GREEN, "#CC79A7", "#56B4E9", "#E69F00")
 STYLES = ("-", "--", ":", "-.")
+# What every picture of a classifier shows: class 1 is the truth, class 0 is q.
+CLASS_1 = "probability of class 1 (truth)"
+# Curves that are told apart where there are more than colours.
+FEW_CURVES = 4
 
 
 def axes(ax: Axes | None, height: float, lines: int = 0) -> Axes:
@@ -33,19 +41,54 @@ def axes(ax: Axes | None, height: float, lines: int = 0) -> Axes:
     if ax is not None:
         return ax
     new = plt.subplots(figsize=(WIDTH, height + LINE * lines), layout="constrained")[1]
-    new.tick_params(labelsize=SMALL)
     new.locator_params(nbins=6)
-    for axis in (new.xaxis, new.yaxis):
+    return small(new)
+
+
+def panels(ax: Any, count: int, height: float, across: int) -> np.ndarray:
+    """So many axes (count,): those given, or else new ones, some of them across.
+
+    A row of new ones has a height in inches; two have one column's width, more have two.
+    """
+    if ax is not None:
+        given = np.ravel(np.array(ax, dtype=object))
+        if len(given) != count:
+            raise ValueError(f"ax: expected {count} axes, one for each panel; got {len(given)}.")
+        return given
+    across = min(across, count)
+    rows, width = -(-count // across), WIDTH if across <= 2 else 2 * WIDTH + 0.2
+    size = (width, height * rows)
+    grid = plt.subplots(rows, across, figsize=size, layout="constrained", squeeze=False)[1]
+    for spare in grid.flat[count:]:
+        spare.remove()
+    return np.array([small(one) for one in grid.flat[:count]], dtype=object)
+
+
+def small(ax: Axes) -> Axes:
+    """The same axes with words of the sizes of a column."""
+    ax.tick_params(labelsize=SMALL)
+    for axis in (ax.xaxis, ax.yaxis):
         axis.label.set_fontsize(LABEL)
-    return new
+    return ax
 
 
-def legend(ax: Axes, ncols: int = 2, **options: Any) -> Axes:
-    """Puts the legend above the axes, where it hides nothing, and returns these."""
+def legend(ax: Axes, ncols: int = 2, title: str = "", **options: Any) -> Axes:
+    """Puts the legend above the axes, where it hides nothing, and a title above that."""
     shape = {"handlelength": 1.6, "columnspacing": 1.2, "borderaxespad": 0.3}
     place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
-    ax.legend(fontsize=SMALL, frameon=False, ncols=ncols, **(shape | place | options))
+    drawn = ax.legend(fontsize=SMALL, frameon=False, ncols=ncols, **(shape | place | options))
+    if title:
+        height = 72 * drawn.get_window_extent().height / ax.figure.dpi
+        ax.set_title(title, fontsize=LABEL, pad=height + 5)
     return ax
+
+
+def smallest(adjusted: np.ndarray, names: Sequence[str]) -> str:
+    """The p-value of one curve, or the smallest of several (j,) with the name of its curve."""
+    j = int(np.argmin(adjusted))
+    if len(names) == 1:
+        return f"p = {adjusted[j]:.3g}"
+    return f"smallest corrected p = {adjusted[j]:.3g} ({named(names[j])})"
 
 
 def diagonal(ax: Axes, label: str) -> None:
@@ -53,10 +96,10 @@ def diagonal(ax: Axes, label: str) -> None:
     ax.plot([0, 1], [0, 1], color=INK, lw=0.8, ls="--", label=label)
 
 
-def square(ax: Axes, across: str, upwards: str) -> Axes:
-    """Makes axes of shares, from 0 to 1 both ways, with their names and a legend."""
+def square(ax: Axes, across: str, upwards: str, title: str) -> Axes:
+    """Makes axes of shares, from 0 to 1 both ways, with their names, a legend and a title."""
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel=across, ylabel=upwards)
-    return legend(ax)
+    return legend(ax, title=title)
 
 
 def open_corner(ax: Axes) -> None:
@@ -66,8 +109,12 @@ def open_corner(ax: Axes) -> None:
 
 def style(j: int) -> dict[str, Any]:
     """Colour and line style of the j-th curve."""
-    turn, colour = divmod(j, len(COLOURS))
-    return {"color": COLOURS[colour], "ls": STYLES[turn % len(STYLES)]}
+    return {"color": COLOURS[j], "ls": STYLES[j % len(STYLES)]}
+
+
+def told_apart(lines: np.ndarray, ideal: np.ndarray) -> list[int]:
+    """The curves (j, g) with a name and a colour: all of few, of many the farthest from ideal."""
+    return farthest(lines, ideal, len(lines) if len(lines) <= len(COLOURS) else FEW_CURVES)
 
 
 def curves(
@@ -75,33 +122,68 @@ def curves(
 ) -> None:
     """Draws curves (j, g) over a grid (g,), each with a colour and a name of its own.
 
-    Of more than twelve, those farthest from the ideal (g,) have one, and the others share a grey.
+    Of more than six, the four farthest from the ideal (g,) have one, and the others share a grey.
     """
-    named = farthest(lines, ideal)
-    others = [j for j in range(len(lines)) if j not in named]
+    coloured = told_apart(lines, ideal)
+    others = [j for j in range(len(lines)) if j not in coloured]
     for i, j in enumerate(others):
         label = None if i else f"{len(others)} nearer to the ideal"
         ax.plot(grid, lines[j], color=BAND, lw=0.6, label=label)
-    for i, j in enumerate(named):
-        ax.plot(grid, lines[j], lw=1.4, label=plain(names[j]), **style(i))
+    for i, j in enumerate(coloured):
+        ax.plot(grid, lines[j], lw=1.4, label=named(names[j]), **style(i))
 
 
 def rows_of(names: Sequence[str], more: int) -> int:
-    """Lines of a legend in two columns with so many names, and some more, beyond the second."""
-    entries = min(len(names), MOST_CURVES) + (len(names) > MOST_CURVES) + more
-    return max(0, -(-entries // 2) - 2)
+    """Lines of a legend in two columns with so many names, and some more, beyond the first."""
+    entries = len(names) if len(names) <= len(COLOURS) else FEW_CURVES + 1
+    return max(0, -(-(entries + more) // 2) - 1)
 
 
-def plain(name: str) -> str:
-    """A name that is shown as it is written: no mathematics, and none left out of legends.
+@cache
+def is_math(name: str) -> bool:
+    r"""Whether matplotlib can typeset a name as mathematics.
 
     Example:
-        >>> len(plain("$x_1$"))  # two dollars are escaped
-        7
+        >>> is_math(r"$\theta_1$"), is_math("5 $"), is_math(r"$\nonsense$")
+        (True, False, False)
     """
+    if not name.count("$") or name.count("$") % 2:
+        return False
+    try:
+        MathTextParser("path").parse(name.replace("\n", " "))
+    except ValueError:
+        return False
+    return True
+
+
+def named(name: str, letters: int = LETTERS) -> str:
+    """A name that can be drawn: mathematics or plain, of at most so many letters.
+
+    Example:
+        >>> named("the conductance of sodium", 16)
+        'the conductance…'
+        >>> len(named("5 $"))  # the dollar is escaped
+        4
+    """
+    return escaped(clipped(str(name), letters))
+
+
+def escaped(name: str) -> str:
+    """A name whose dollars are drawn where they are no mathematics."""
+    shown = name if is_math(name) else name.replace("$", r"\$")
     # Legends leave out what begins with an underscore.
-    shown = str(name).replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
+
+
+def clipped(name: str, letters: int) -> str:
+    """A name of at most so many letters as they are drawn, with an ellipsis for the others."""
+    drawn = re.sub(r"[${}_^]", "", re.sub(r"\\[A-Za-z]+", "x", name)) if is_math(name) else name
+    if len(drawn) <= letters:
+        return name
+    start = name[: letters - 1]
+    # Mathematics stays whole, or is left out.
+    start = start[: start.rindex("$")] if is_math(name) and start.count("$") % 2 else start
+    return f"{start.rstrip()}…"
 
 
 def percent(alpha: float) -> str:
@@ -135,10 +217,13 @@ def check_level(alpha: float) -> None:
         raise ValueError(f"alpha: expected a number between 0 and 1; got {alpha}.")
 
 
-def only_one(array: np.ndarray, axis: int) -> None:
-    """Refuses many observations: an array that has `axis` axes for one has one more for many."""
-    if array.ndim != axis:
+def only(result: Any) -> Any:
+    """The result at its only observation; many are refused."""
+    if not result.many:
+        return result
+    if len(result) > 1:
         raise ValueError(
-            f"result: expected one observation; got {len(array)}. "
-            "Call the test with one x_o, without a leading axis."
+            f"result: expected one observation; got {len(result)}. Choose one by its number, such "
+            "as result[0]."
         )
+    return result[0]

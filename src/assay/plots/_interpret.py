@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from matplotlib.patches import Patch
 from ..interpret.trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, TrustMap
 from ._canvas import (
     BAND,
+    CLASS_1,
     CURVE,
     ENVELOPE,
     GREEN,
@@ -21,8 +23,10 @@ from ._canvas import (
     axes,
     diagonal,
     legend,
+    named,
+    only,
     open_corner,
-    plain,
+    panels,
 )
 from ._shapes import COMPONENTS, components, reliability_limits, size_grid
 
@@ -32,8 +36,31 @@ if TYPE_CHECKING:
     from ..interpret.health import Health
     from ..interpret.power import PowerCurve, PowerResult
 
-# The thickness of a null band, and what lies between bias and dispersion.
-THICK, GAP = 0.6, 0.8
+# The thickness of a null band, and the letters of a name beside it.
+THICK, LETTERS = 0.6, 16
+# Numbers on an axis of widths, by how far it reaches, and how far that is at most.
+WIDTHS: dict[float, tuple[float, ...]] = {
+    1.12: (0.9, 1, 1.1),
+    1.3: (0.8, 1, 1.25),
+    2: (0.5, 0.7, 1, 1.4, 2),
+    2.6: (0.5, 1, 2),
+    4: (0.25, 0.5, 1, 2, 4),
+    6.5: (0.25, 1, 4),
+    10: (0.1, 0.3, 1, 3, 10),
+    20: (0.1, 1, 10),
+    100: (0.01, 0.1, 1, 10, 100),
+}
+FARTHEST = 150.0
+# Numbers on a logarithmic axis, at least, where finer steps can help.
+FEWEST_TICKS = 3
+# In what errors are measured.
+UNITS = {
+    "shift": "sd of q",
+    "fading shift": "sd of q, at x_o",
+    "too wide": "sd of q / true sd − 1",
+    "too narrow": "true sd / sd of q − 1",
+    "skew": "of sinh-arcsinh",
+}
 # Verdicts of a trust map: shapes tell them apart as well as colours.
 VERDICT_STYLES = {
     PASSED: ("passed", GREEN, "o"),
@@ -43,48 +70,72 @@ VERDICT_STYLES = {
 }
 
 
-def effects(result: Effects, ax: Axes | None = None) -> Axes:
-    """Draws bias and dispersion at one observation: stated bands over null bands.
+def effects(result: Effects, ax: Any = None) -> np.ndarray:
+    """Draws bias and width at one observation, in two panels: stated bands over null bands.
 
-    Dispersion is drawn less one, so that both are zero if q is right; what is wrong by more than
-    noise is coloured.
+    What is wrong by more than noise is coloured. ``ax`` is a pair of axes, for bias and for width,
+    or None for new ones; the pair that was drawn in is returned.
     """
-    if result.many:
-        got = f"got {len(result.bias.value)}. Choose one, such as result[0]."
-        raise ValueError(f"result: expected one observation; {got}")
-    m = len(result.names)
-    rows = np.concatenate([np.arange(m), np.arange(m) + m + GAP])
-    ax = axes(ax, 1.1 + 0.2 * (rows[-1] + 1))
-    _draw_estimates(ax, rows[:m], result.bias, 0.0)
-    _draw_estimates(ax, rows[m:], result.dispersion, 1.0)
-    ax.axvline(0, color=INK, lw=0.8, ls="--")
-    names = [f"{plain(name)} {kind}" for kind in ("bias", "width") for name in result.names]
-    ax.set_yticks(rows, names)
-    ax.set_ylim(rows[-1] + 0.7, -0.7)
-    ends = "← low, narrow          high, wide →"
-    ax.set_xlabel(f"bias in sd of q; width over the true one, less 1\n{ends}")
-    ax.tick_params(axis="y", length=0)
-    ax.spines[["top", "right", "left"]].set_visible(False)
-    return legend(ax, 3, handles=_effect_handles(), bbox_to_anchor=(0.35, 1.0))
+    result = only(result)
+    rows = np.arange(len(result.names))
+    bias, width = pair = panels(ax, 2, 0.95 + 0.19 * len(rows), 2)
+    _draw_estimates(bias, rows, result.bias)
+    bias.axvline(0, color=INK, lw=0.8, ls="--", zorder=1)
+    bias.locator_params(axis="x", nbins=4)
+    bias.set_yticks(rows, [named(name, LETTERS) for name in result.names])
+    bias.set_xlabel("bias (sd of q)\n← low     high →")
+    reach = _reach(result.dispersion)
+    width.set_xscale("log")
+    _draw_estimates(width, rows, _within(result.dispersion, 1 / reach, reach))
+    width.axvline(1, color=INK, lw=0.8, ls="--", zorder=1)
+    ticks = WIDTHS[max(least for least in WIDTHS if least <= reach)]
+    width.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    width.set_xticks([], minor=True)
+    width.set(xlim=(1 / reach, reach), xlabel="sd of q / true sd\n← narrow     wide →")
+    width.set_yticks(rows, [])
+    for panel, handle in zip(pair, _effect_handles(), strict=True):
+        panel.set_ylim(len(rows) - 0.4, -0.6)
+        panel.tick_params(axis="y", length=0)
+        panel.spines[["top", "right", "left"]].set_visible(False)
+        legend(panel, handles=[handle])
+    return pair
 
 
-def _draw_estimates(ax: Axes, rows: np.ndarray, estimate: Estimate, right: float) -> None:
+def _reach(estimate: Estimate) -> float:
+    """How far an axis of widths goes on either side of one: as far as they and their nulls."""
+    parts = (estimate.value, estimate.lower, estimate.upper, estimate.null_lower)
+    ends = np.concatenate([*parts, estimate.null_upper])
+    ends = ends[np.isfinite(ends) & (ends > 0)]
+    return float(
+        np.clip(1.06 * np.exp(np.abs(np.log(ends)).max(initial=0.0)), min(WIDTHS), FARTHEST)
+    )
+
+
+def _within(estimate: Estimate, low: float, high: float) -> Estimate:
+    """The same with numbers beyond the ends of an axis at its edge."""
+    names = ("value", "lower", "upper", "null_lower", "null_upper")
+    parts = {name: getattr(estimate, name) for name in names}
+    inside = {k: np.where(np.isfinite(v), np.clip(v, low, high), v) for k, v in parts.items()}
+    return replace(estimate, **inside)
+
+
+def _draw_estimates(ax: Axes, rows: np.ndarray, estimate: Estimate) -> None:
     """Null bands as bars, stated bands as lines and estimates as points."""
     width = estimate.null_upper - estimate.null_lower
-    ax.barh(rows, width, THICK, estimate.null_lower - right, color=ENVELOPE, lw=0)
+    ax.barh(rows, width, THICK, estimate.null_lower, color=ENVELOPE, lw=0)
     colours = [CURVE if wrong else INK for wrong in estimate.wrong]
     # What is not identifiable has no interval that could be drawn.
-    ends = np.stack([estimate.lower, estimate.upper])
-    lower, upper = np.where(np.isfinite(ends), ends - right, np.nan)
+    lower, upper = (np.where(np.isfinite(e), e, np.nan) for e in (estimate.lower, estimate.upper))
     ax.hlines(rows, lower, upper, colors=colours, lw=1.4)
-    ax.scatter(estimate.value - right, rows, s=16, c=colours, zorder=3)
+    ax.scatter(estimate.value, rows, s=16, c=colours, zorder=3)
 
 
-def _effect_handles() -> list[Patch | Line2D]:
-    shape: dict[str, Any] = {"marker": "o", "markersize": 4, "lw": 1.4}
-    kinds = (("within noise", INK), ("beyond noise", CURVE))
-    lines = (Line2D([], [], color=colour, label=label, **shape) for label, colour in kinds)
-    return [Patch(color=ENVELOPE, lw=0, label="95 % null"), *lines]
+def _effect_handles() -> tuple[Patch, Line2D]:
+    shape: dict[str, Any] = {"marker": "o", "markersize": 4, "lw": 1.4, "color": CURVE}
+    return (
+        Patch(color=ENVELOPE, lw=0, label="95 % of the null"),
+        Line2D([], [], label="beyond noise", **shape),
+    )
 
 
 def reliability(result: Health, ax: Axes | None = None) -> Axes:
@@ -104,7 +155,7 @@ def reliability(result: Health, ax: Axes | None = None) -> Axes:
     shape: dict[str, Any] = {"color": CURVE, "marker": "o", "ms": 3.5, "lw": 1.4, "label": label}
     ax.errorbar(bins.predicted, bins.observed, bars, ecolor=BAND, elinewidth=2.4, **shape)
     ax.set(xlim=limits, ylim=limits, aspect="equal")
-    ax.set(xlabel="probability of class 1 (truth)", ylabel="share of truths, at even odds")
+    ax.set(xlabel=CLASS_1, ylabel="share of truths, at even odds")
     ax.locator_params(nbins=5)
     return legend(ax)
 
@@ -127,7 +178,8 @@ def power(result: PowerResult, ax: Axes | None = None, error: str | None = None)
     Of a named error, or the first if None; each of many observations has a curve of its own.
     """
     curve = result.curves[0] if error is None else result[error]
-    ax, grid = axes(ax, 2.4), size_grid(curve.sizes, 200)
+    # Sizes that were not planted at an observation are NaN.
+    ax, grid = axes(ax, 2.4), size_grid(np.unique(curve.sizes[np.isfinite(curve.sizes)]), 200)
     ax.axhline(result.target, color=INK, lw=0.8, ls="--")
     ax.axhline(curve.level, color=BAND, lw=0.8, ls=":")
     _draw_rates(ax, curve, grid, f"{result.repetitions} repetitions")
@@ -136,9 +188,10 @@ def power(result: PowerResult, ax: Axes | None = None, error: str | None = None)
     target, label = np.full(len(finite), result.target), _effect_label(detectable)
     ax.plot(finite, target, "D", color=CURVE, ms=size, label=label)
     ax.set(xscale="log", ylim=(0, 1.02), xlim=(grid[0], grid[-1]))
-    _log_ticks(ax, grid[0], grid[-1])
-    rate = f"rejection rate at {result.alpha:g}"
-    ax.set(xlabel=f"{plain(curve.error.name)}, size", ylabel=rate)
+    log_ticks(ax, grid[0], grid[-1])
+    unit = UNITS.get(curve.error.kind, "size")
+    ax.set(xlabel=f"{named(curve.error.name)} ({unit})")
+    ax.set(ylabel=f"rejection rate at level {result.alpha:g}")
     open_corner(ax)
     return legend(ax, 3)
 
@@ -146,26 +199,30 @@ def power(result: PowerResult, ax: Axes | None = None, error: str | None = None)
 def _draw_rates(ax: Axes, curve: PowerCurve, grid: np.ndarray, words: str) -> None:
     """Draws fitted curves over the grid and measured rates; many observations lightly."""
     rates, fits = np.atleast_2d(curve.rates), np.atleast_2d(curve.fitted(grid))
+    sizes = np.broadcast_to(curve.sizes, rates.shape)
     alpha = 1.0 if len(rates) == 1 else max(0.25, 2 / len(rates))
-    for i, (rate, fit) in enumerate(zip(rates, fits, strict=True)):
+    for i, (size, rate, fit) in enumerate(zip(sizes, rates, fits, strict=True)):
         ax.plot(grid, fit, color=CURVE, lw=1.4, alpha=alpha, label=None if i else "fitted")
         dots = None if i else words
-        ax.plot(curve.sizes, rate, "o", color=INK, ms=3, alpha=alpha, label=dots)
+        ax.plot(size, rate, "o", color=INK, ms=3, alpha=alpha, label=dots)
 
 
 def _effect_label(effects: np.ndarray) -> str:
     """What is said of the effects beside their mark."""
     never = int(np.isinf(effects).sum())
     if len(effects) == 1:
-        return "never seen" if never else f"effect {effects[0]:.2g}"
-    return "effects" if not never else f"effects, {never} of {len(effects)} never seen"
+        return "not detectable" if never else f"detectable: {effects[0]:.2g}"
+    return "detectable" if not never else f"detectable, not at {never} of {len(effects)}"
 
 
-def _log_ticks(ax: Axes, low: float, high: float) -> None:
+def log_ticks(ax: Axes, low: float, high: float) -> None:
     """Plain numbers on a logarithmic axis that may span less than a decade."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (m * 10.0**e for e in decades for m in (1, 2, 5))
-    inside = [step for step in steps if low <= step <= high]
+    for digits in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)):
+        steps = (m * 10.0**e for e in decades for m in digits)
+        inside = [step for step in steps if low <= step <= high * (1 + 1e-9)]
+        if len(inside) >= FEWEST_TICKS:
+            break
     ax.set_xticks(inside, [f"{step:g}" for step in inside])
     ax.set_xticks([], minor=True)
 
@@ -196,7 +253,11 @@ def _coordinates(result: TrustMap, given: Any) -> tuple[np.ndarray, tuple[str, s
     """One or two numbers for each observation, (o, 1) or (o, 2), and their names."""
     if given is None:
         x = result.x.reshape(len(result.x), -1).astype(float)
-        return (x, ("x[0]", "x[1]")) if x.shape[1] <= 2 else (components(x), COMPONENTS)
+        return (
+            (x, ("x[0] (units of x)", "x[1] (units of x)"))
+            if x.shape[1] <= 2
+            else (components(x), COMPONENTS)
+        )
     table = np.asarray(given, float)
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or len(table) != len(result.x) or table.shape[1] not in (1, 2):

@@ -13,6 +13,7 @@ from ..interpret.pp import pp_curve
 from ..results import LC2STResult, LocalResult, PPCurve, Result
 from ._canvas import (
     BAND,
+    CLASS_1,
     CURVE,
     ENVELOPE,
     INK,
@@ -22,15 +23,15 @@ from ._canvas import (
     curves,
     diagonal,
     legend,
-    only_one,
+    named,
+    only,
     open_corner,
     percent,
-    plain,
     rows_of,
     square,
     threshold,
 )
-from ._shapes import bin_count, closed, null_bands
+from ._shapes import bin_count, closed, mirrored, null_bands
 
 if TYPE_CHECKING:
     from ..diagnostics.local.levels import LevelResult
@@ -46,44 +47,67 @@ def null_histogram(result: Result, ax: Axes | None = None, alpha: float = 0.05) 
     ``result["mse"]`` of :func:`assay.c2st`.
 
     The observed value lies beyond the dashed line if and only if its p-value is at most alpha; of
-    fewer than 1 / alpha - 1 nulls, with which nothing can be rejected, the largest is marked.
+    fewer than 1 / alpha - 1 nulls, with which nothing can be rejected, the largest is marked. A
+    value far beyond the null is told beside an arrow at the edge of the axes.
     """
     if result.statistic.size != 1:
         raise ValueError(
-            f"result: expected one statistic; got {result.statistic.size}. Choose one, such as "
-            'result["mse"], or call the test with one x_o.'
+            f"result: expected one statistic; got {result.statistic.size}. Choose one by its "
+            'number or name, such as result[0] or result["mse"].'
         )
     check_level(alpha)
-    ax = axes(ax, 2.4)
+    ax = axes(ax, 2.4, 1)
     null, observed = result.null.reshape(-1), float(result.statistic.reshape(()))
-    ax.hist(null, bins=bin_count(null), color=BAND, lw=0, label=f"{len(null)} nulls")
-    least, share = float(threshold(null, alpha)), f"{percent(alpha)} of the null"
+    count, label = bin_count(null), f"{len(null)} null copies"
+    _, edges, _ = ax.hist(null, bins=count, color=BAND, lw=0, label=label)
+    least, share = float(threshold(null, alpha)), f"{percent(alpha)} quantile of the null"
     ax.axvline(least, color=INK, lw=0.8, ls="--", label=share)
-    p = float(result.pvalue.reshape(()))
-    ax.axvline(observed, color=CURVE, lw=1.6, label=f"observed, p = {p:.2g}")
-    ax.set(xlabel=_statistic_name(result), ylabel="null copies")
+    _mark_observed(ax, observed, edges)
+    ax.set(xlabel=_statistic_name(result), ylabel="null copies in each bin")
     ax.locator_params(axis="x", nbins=5)
     open_corner(ax)
-    return legend(ax, 3, handlelength=1.4, columnspacing=1.0)
+    return legend(ax, title=f"p = {float(result.pvalue.reshape(())):.3g}")
+
+
+def _mark_observed(ax: Axes, observed: float, edges: np.ndarray) -> None:
+    """A line at the observed value, or an arrow to it where the null would be a sliver."""
+    low, high = float(edges[0]), float(edges[-1])
+    span = high - low
+    if low - span <= observed <= high + span:
+        ax.axvline(observed, color=CURVE, lw=1.6, label="observed")
+        return
+    side = 1 if observed > high else -1
+    end = (high if side > 0 else low) + 0.6 * side * span
+    ax.set_xlim(*sorted((end, (low if side > 0 else high) - 0.05 * side * span)))
+    shape: dict[str, Any] = {"color": CURVE, "fontsize": SMALL, "va": "center"}
+    arrow = {"arrowstyle": "->", "color": CURVE, "lw": 1.6}
+    across = ax.get_xaxis_transform()
+    place: dict[str, Any] = {"xycoords": across, "textcoords": across, "arrowprops": arrow}
+    tail, words = end - 0.2 * side * span, f"observed\n{observed:.3g}"
+    ha = "right" if side > 0 else "left"
+    ax.annotate(words, (end, 0.5), (tail, 0.5), ha=ha, **place, **shape)
 
 
 def _statistic_name(result: Result) -> str:
     """The name of the statistic, where the result has one for it."""
     names: tuple[str, ...] = getattr(result, "names", ())
-    return plain(names[0]) if len(names) == 1 else "statistic"
+    return named(names[0]) if len(names) == 1 else "statistic"
 
 
 def pp(result: LC2STResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
-    """Draws the distribution of class probabilities at one observation, with null bands."""
+    """Draws the distribution of P(class 1), the truth, at one observation, with null bands.
+
+    Draws left of 1/2 lie where q has too much mass, draws right of it where it has too little.
+    """
     check_kind("result", result, "that of a local test such as lc2st", "probabilities")
-    only_one(result.probabilities, 1)
-    curve = pp_curve(result, alpha)
-    ax = axes(ax, 3.6)
+    curve = mirrored(pp_curve(only(result), alpha))
+    ax = axes(ax, 3.7, 1)
     for lower, upper, shape in _bands(curve):
-        ax.fill_between(curve.levels, lower, upper, step="post", **shape)
+        ax.fill_between(curve.levels, lower, upper, step="pre", **shape)
     ax.plot([0, 0.5, 0.5, 1], [0, 0, 1, 1], color=INK, lw=0.8, ls="--", label="ideal if q = p")
-    ax.step(curve.levels, curve.ecdf, where="post", color=CURVE, lw=1.6, label="draws of q at x_o")
-    return square(ax, "probability of class 0 (q)", "share of draws below")
+    ax.step(curve.levels, curve.ecdf, where="pre", color=CURVE, lw=1.6, label="draws of q at x_o")
+    title = f"whole curve: p = {float(curve.pvalue):.3g}"
+    return square(ax, CLASS_1, "share of draws of q below", title)
 
 
 def levels(result: LevelResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
@@ -91,14 +115,15 @@ def levels(result: LevelResult, ax: Axes | None = None, alpha: float = 0.05) -> 
 
     Of several columns, the bands are the widest at each level.
     """
-    only_one(result.curves, 2)
+    result = only(result)
     ax = axes(ax, 3.6, rows_of(result.names, 3))
     grid = closed(result.alphas)
     for lower, upper, shape in _bands(result.bands(alpha)):
         ax.fill_between(grid, closed(lower.min(0)), closed(upper.max(0)), **shape)
     diagonal(ax, "ideal if q = p")
     curves(ax, grid, np.stack([closed(curve) for curve in result.curves]), result.names, grid)
-    return square(ax, "level", "share of truths below, near x_o")
+    title = f"p = {float(result.pvalue):.3g}"
+    return square(ax, "level of q", "share of truths below, near x_o", title)
 
 
 def _bands(curve: PPCurve) -> Iterator[tuple[np.ndarray, np.ndarray, dict[str, Any]]]:
@@ -145,9 +170,9 @@ def sweep(
     for some, face, word in kinds:
         ax.scatter(at[some], statistic[some], s=16, c=face, ec=CURVE, lw=1, zorder=3, label=word)
     ax.set_ylim(bottom=floor)
-    ax.set(xlabel=plain(label), ylabel="statistic at x_o")
+    ax.set(xlabel=named(label, 60), ylabel="statistic at x_o")
     open_corner(ax)
-    return legend(ax)
+    return legend(ax, title=_smallest(result))
 
 
 def pvalues(result: LocalResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
@@ -184,9 +209,14 @@ def pvalues(result: LocalResult, ax: Axes | None = None, alpha: float = 0.05) ->
         _number(ax, rank[discovery], p[discovery], order[discovery])
     ax.set(xscale="log", yscale="log")
     _limits(ax, count, min(least, alpha / count))
-    ax.set(xlabel="i, rank of the p-value", ylabel="p-value")
+    ax.set(xlabel="rank of the p-value among all", ylabel="p-value")
     open_corner(ax)
-    return legend(ax)
+    return legend(ax, title=_smallest(result))
+
+
+def _smallest(result: LocalResult) -> str:
+    """The smallest of the p-values that are drawn, and their number."""
+    return f"smallest p = {result.pvalue.min():.3g}, of {len(result)}"
 
 
 def _number(ax: Axes, rank: np.ndarray, p: np.ndarray, which: np.ndarray) -> None:

@@ -24,7 +24,7 @@ from matplotlib.ticker import MaxNLocator
 
 from .._core import as_tensors, check_finite, check_kind
 from ..results import LC2STResult
-from ._canvas import COLOURS, CURVE, SMALL, WIDTH, only_one, plain
+from ._canvas import CLASS_1, COLOURS, CURVE, SMALL, WIDTH, clipped, escaped, is_math, only
 
 # From vermilion, too much of q as in the paper, over grey to blue: both sides are seen by every
 # eye, and what lies at 1/2 too.
@@ -42,10 +42,14 @@ FEW, FARTHEST = 100, 500
 # Parameters up to which the panels fit into one column, and their size without which no numbers.
 COLUMN, LEGIBLE = 4, 0.45
 # Inches: the head with the colour bar, its words, numbers at an axis, and a line of a name.
-HEAD, WORDS, NUMBERS, ROW = 0.62, 0.96, 0.3, 0.12
+HEAD, WORDS, NUMBERS, ROW = 0.75, 0.96, 0.3, 0.12
 # The width of a letter of a name and of a number, in inches, and the gap between panels, as a
 # share of them.
 LETTER, NUMBER, GAP = 0.057, 0.055, 0.08
+# Words of a name, with what they end in, and with mathematics between them.
+WORD, MATH = r"[^\s_./-]*[\s_./-]?", r"\$[^$]*\$|[^\s_./$-]*[\s_./-]?"
+# Lines of a name, at most.
+LINES = 3
 # How marks are drawn.
 LINE: dict[str, Any] = {"color": "black", "lw": 0.9}
 DOTS: dict[str, Any] = {"color": "black", "ls": "", "marker": "o", "ms": 2, "mew": 0}
@@ -77,7 +81,7 @@ def pairs(
         (2, 2)
     """
     check_kind("result", result, "that of a local test such as lc2st", "probabilities", "draws")
-    only_one(result.probabilities, 1)
+    result = only(result)
     theta, kind = (result.draws, "latent") if result.theta is None else (result.theta, "theta")
     m = theta.shape[1]
     names, marked = _names(names, kind, m), _marks(marks, m)
@@ -92,7 +96,7 @@ def pairs(
     limits = [_limits(b, column) for b, column in zip(bins, marked.T, strict=True)]
     _frame(grid, limits)
     _mark(host, grid, bins, marked)
-    _colour_bar(host, scale)
+    _colour_bar(host, scale, f"p = {float(result.pvalue):.3g}")
     return grid
 
 
@@ -189,7 +193,7 @@ def _panels(host: Axes, names: Sequence[str]) -> np.ndarray:
     """Axes on and below the diagonal, with names and room for them."""
     m, (width, height) = len(names), _inches(host)
     letters = max(4, int((min(width, height) - 1) / m / LETTER))
-    wrapped = [_wrapped(name, letters) for name in names]
+    wrapped = [_wrapped(clipped(name, LINES * letters), letters) for name in names]
     lines = max(name.count("\n") + 1 for name in wrapped)
     room = NUMBERS + ROW * lines + 0.04
     left = room if m > 1 else 0.1
@@ -200,19 +204,23 @@ def _panels(host: Axes, names: Sequence[str]) -> np.ndarray:
             corner = (left / width + j * w, room / height + (m - 1 - i) * h)
             grid[i, j] = host.inset_axes((*corner, (1 - GAP) * w, (1 - GAP) * h))
     for j, name in enumerate(wrapped):
-        grid[-1, j].set_xlabel(plain(name), fontsize=SMALL)
+        grid[-1, j].set_xlabel(escaped(name), fontsize=SMALL)
         if j:
-            grid[j, 0].set_ylabel(plain(name), fontsize=SMALL)
+            grid[j, 0].set_ylabel(escaped(name), fontsize=SMALL)
             grid[j, 0].yaxis.set_label_coords(-NUMBERS / _inches(grid[j, 0])[0], 0.5)
     return grid
 
 
 def _wrapped(name: str, letters: int) -> str:
-    """A name in lines of at most so many letters, broken behind a word where there is one."""
-    lines = [""]
-    for word in re.findall(r"[^\s_./-]*[\s_./-]?", str(name)):
-        for piece in (word[i : i + letters] for i in range(0, len(word), letters)):
-            fits = len(lines[-1] + piece.rstrip()) <= letters
+    """A name in lines of at most so many letters, broken behind a word where there is one.
+
+    Mathematics is not broken.
+    """
+    lines, math = [""], is_math(name)
+    for word in re.findall(MATH if math else WORD, name):
+        size = len(word) if math and "$" in word else letters
+        for piece in (word[i : i + size] for i in range(0, len(word), size)):
+            fits = not lines[-1] or len(lines[-1] + piece.rstrip()) <= letters
             lines = [*lines[:-1], lines[-1] + piece] if fits else [*lines, piece]
     return "\n".join(lines)
 
@@ -352,11 +360,11 @@ def _wider(bins: _Bins, marked: np.ndarray, more: int = 0) -> np.ndarray:
     return np.asarray(bins.edges[0] + size * np.arange(-below, above + 1))
 
 
-def _colour_bar(host: Axes, scale: Normalize) -> None:
-    """The scale of all panels, with what its ends mean."""
+def _colour_bar(host: Axes, scale: Normalize, title: str) -> None:
+    """The scale of all panels, with what its ends mean, and a title above it."""
     width, height = _inches(host)
     long = min(2.4, width - 2 * WORDS)
-    left, low = 0.5 * (width - long) / width, 1 - 0.33 / height
+    left, low = 0.5 * (width - long) / width, 1 - 0.46 / height
     cax = host.inset_axes((left, low, long / width, 0.1 / height))
     ends = "neither" if scale.vmax == 0.5 + MOST else "both"
     colours = ScalarMappable(scale, MASS)
@@ -365,7 +373,7 @@ def _colour_bar(host: Axes, scale: Normalize) -> None:
     bar.set_ticks(ticks, labels=[f"{tick:.4g}" for tick in ticks])
     bar.outline.set_visible(False)
     cax.tick_params(labelsize=SMALL - 1, length=2, pad=1.5)
-    cax.set_title("probability of class 1 (truth)", fontsize=SMALL, pad=2.5)
+    cax.set_title(f"{title}\n{CLASS_1}", fontsize=SMALL, pad=2.5)
     words: dict[str, Any] = {"fontsize": SMALL, "va": "center", "transform": host.transAxes}
     gap, middle = 0.1 / width, low + 0.05 / height
     host.text(left - gap, middle, TOO_MUCH, ha="right", color=MASS(0.2), **words)

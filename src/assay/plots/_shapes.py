@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,23 @@ def farthest(lines: np.ndarray, ideal: np.ndarray, most: int = MOST_CURVES) -> l
 def closed(curve: np.ndarray) -> np.ndarray:
     """A curve (g,) with its known ends, at which it is 0 and 1."""
     return np.concatenate([[0.0], curve, [1.0]])
+
+
+def mirrored(curve: PPCurve) -> PPCurve:
+    """The curve of P(class 1), the truth, from that of P(class 0), at one observation.
+
+    Its values are shares of draws strictly below the levels, so that steps go down to the left.
+
+    Example:
+        >>> level, share = np.array([0.0, 0.5, 1.0]), np.array([0.0, 0.2, 1.0])
+        >>> curve = PPCurve(level, *[share] * 5, np.array(1.0), 0.05)
+        >>> mirrored(curve).ecdf.round(1).tolist()
+        [0.0, 0.8, 1.0]
+    """
+    ends = {"lower": "upper", "upper": "lower"}
+    ends |= {f"envelope_{a}": f"envelope_{b}" for a, b in ends.items()}
+    flipped = {a: 1 - getattr(curve, b)[::-1] for a, b in (ends | {"ecdf": "ecdf"}).items()}
+    return replace(curve, levels=1 - curve.levels[::-1], **flipped)
 
 
 def null_bands(curve: PPCurve) -> tuple[tuple[np.ndarray, np.ndarray, str], ...]:

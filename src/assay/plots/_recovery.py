@@ -1,0 +1,213 @@
+"""Pairs of a calibration as they are: how truths lie among the draws of q at their x.
+
+Nothing is tested here. Truths are measured in q's own scale, (truth - mean of q) / sd of q, where
+mean and sd are those of the draws of q at the same x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.stats
+
+from .._core import check_share
+from ..samples.calibration import Draws
+from ._canvas import BAND, CURVE, ENVELOPE, INK, SMALL, legend, named, open_corner, panels
+
+if TYPE_CHECKING:
+    from ..samples.calibration import Calibration
+
+# Pairs that are drawn, at most, and parameters near an observation.
+MOST_PAIRS, MOST_NEAR = 300, 3
+# The share of draws in an interval.
+HELD = 0.9
+# Draws of q at each x, at least, that have a deviation when one of them is left out.
+FEWEST = 3
+# How far a z-score is drawn, at least and at most, and bins up to there.
+NEAREST, FARTHEST, BINS = 3.0, 8.0, 24
+
+
+def recovery(
+    calibration: Calibration, ax: Any = None, names: Sequence[str] | None = None
+) -> np.ndarray:
+    """Draws the mean of q and its central 90 % interval against the truth, for every parameter.
+
+    Above each panel stand the correlation r of means and truths, and the root mean square error
+    (RMSE) of means, in units of the parameter, over all pairs; at most 300 pairs are drawn. A q
+    that is right need not recover anything: where x says little, means stay near that of the
+    prior. ``ax`` holds one axes for each parameter; new ones are made if None.
+    """
+    theta, theta_q = _arrays(calibration, 1)
+    some = _some(len(theta))
+    grid = _grid(calibration, ax, names)
+    for j, (panel, name) in enumerate(grid):
+        truth, mean = theta[:, j], theta_q[:, :, j].mean(1)
+        ends = np.quantile(theta_q[some, :, j], [(1 - HELD) / 2, (1 + HELD) / 2], axis=1)
+        panel.vlines(truth[some], *ends, color=BAND, lw=0.5, alpha=0.6, zorder=1)
+        panel.scatter(truth[some], mean[some], s=5, color=CURVE, lw=0, zorder=2)
+        panel.axline((float(truth.mean()),) * 2, slope=1, color=INK, lw=0.8, ls="--", zorder=3)
+        error = float(np.sqrt(np.mean((mean - truth) ** 2)))
+        panel.set_title(f"{name}\nr = {_correlation(truth, mean):.2f}, RMSE = {error:.2g}")
+        panel.set(xlabel="true value", ylabel="mean of q, 90 % interval")
+    return _finished(grid)
+
+
+def contraction(
+    calibration: Calibration, ax: Any = None, names: Sequence[str] | None = None
+) -> np.ndarray:
+    """Draws the z-score of truths against the contraction of q, for every parameter.
+
+    The contraction, 1 - var(q) / var(prior), is one where x tells all and zero where it tells
+    nothing; the variance of the prior is that of all truths. If q is right, about 95 % of z-scores
+    lie in the band, some more outside where there are few draws of q. What lies beyond the axes is
+    drawn at their edge. ``ax`` holds one axes for each parameter; new ones are made if None.
+    """
+    theta, theta_q = _arrays(calibration, FEWEST)
+    some = _some(len(theta))
+    z = _scores(theta, theta_q)[0]
+    shrunk = 1 - _over(theta_q.var(1, ddof=1), theta.var(0, ddof=1))
+    far = _far(z)
+    grid = _grid(calibration, ax, names)
+    for j, (panel, name) in enumerate(grid):
+        low = float(np.clip(np.quantile(shrunk[:, j], 0.01), -1, 0)) - 0.05
+        panel.axhspan(-2, 2, color=ENVELOPE, lw=0)
+        panel.axhline(0, color=INK, lw=0.8, ls="--")
+        across, up = np.clip(shrunk[some, j], low, 1.05), np.clip(z[some, j], -far, far)
+        panel.scatter(across, up, s=6, color=CURVE, lw=0, alpha=0.7, clip_on=False, zorder=3)
+        panel.set_title(f"{name}\nmedian contraction {np.median(shrunk[:, j]):.2f}")
+        panel.set(xlim=(low, 1.05), ylim=(-far, far))
+        panel.set(xlabel="contraction, 1 − var(q) / var(prior)", ylabel="z-score (sd of q)")
+    return _finished(grid)
+
+
+def near(
+    calibration: Calibration,
+    ax: Any = None,
+    names: Sequence[str] | None = None,
+    *,
+    x_o: Any,
+    share: float = 0.2,
+) -> np.ndarray:
+    """Draws where truths near one observation lie in q's own scale, over draws of q likewise.
+
+    If q is right near x_o, outlines and greys have the same shape; outlines to the left of it mean
+    that q is too high, narrower ones that it is too wide. Every draw of q is measured by the
+    others at its x, as the truth is by all.
+
+    Args:
+        calibration: Pairs with draws of q.
+        ax: One axes for each parameter that is drawn, the worst ones by Kolmogorov and Smirnov's
+            distance; the worst three are drawn in new axes if None.
+        names: Names of the parameters.
+        x_o: The observation.
+        share: The share of all pairs that is near.
+
+    Example:
+        >>> theta, noise, *z = torch.randn(12, 400, 2, generator=torch.Generator().manual_seed(0))
+        >>> x = theta + noise
+        >>> low = assay.Calibration(theta, x, x[:, None] / 2 - 1 + 0.7 * torch.stack(z, 1))
+        >>> near(low, x_o=[0.0, 0.0]).shape
+        (2,)
+    """
+    theta, theta_q = _arrays(calibration, FEWEST)
+    rows = _rows_near(calibration, x_o, check_share("share", share))
+    labels = _labels(calibration, names)
+    truths, draws = _scores(theta[rows], theta_q[rows])
+    draws = draws.reshape(-1, draws.shape[-1])
+    pairs = zip(truths.T, draws.T, strict=True)
+    distances = np.array([scipy.stats.ks_2samp(*pair).statistic for pair in pairs])
+    count = min(MOST_NEAR, calibration.m) if ax is None else np.size(ax)
+    worst = np.argsort(-distances, kind="stable")[:count]
+    drawn, far = panels(ax, len(worst), 2.2, MOST_NEAR), _far(truths[:, worst])
+    edges = np.linspace(-far, far, BINS + 1)
+    for panel, j in zip(drawn, worst, strict=True):
+        # What lies beyond the axes is counted in the outermost bins.
+        both = (np.clip(part[:, j], -far, far) for part in (draws, truths))
+        q, truth = (np.histogram(part, edges)[0] / len(part) for part in both)
+        panel.stairs(q, edges, fill=True, color=ENVELOPE, label="draws of q")
+        panel.stairs(truth, edges, color=CURVE, lw=1.2, label=f"{len(truths)} truths near x_o")
+        panel.axvline(0, color=INK, lw=0.8, ls="--")
+        panel.set(xlim=(-far, far), ylim=(0, None))
+        panel.set(xlabel=f"{labels[j]}\n(value − mean of q) / sd of q", ylabel="share in each bin")
+        open_corner(panel)
+        legend(panel, 1)
+    return drawn
+
+
+def _arrays(calibration: Calibration, fewest: int) -> tuple[np.ndarray, np.ndarray]:
+    """Truths (n, m) and draws of q (n, k, m), of which there are enough."""
+    members = calibration.members.double().cpu().numpy()
+    k = members.shape[1] - 1
+    if k < fewest:
+        raise ValueError(f"theta_q: expected at least {fewest} draws of q at each x; got {k}.")
+    return members[:, 0], members[:, 1:]
+
+
+def _scores(theta: np.ndarray, theta_q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Truths (n, m), by all draws, and draws (n, k, m), by the others, in q's own scale."""
+    mean, spread = theta_q.mean(1), theta_q.std(1, ddof=1)
+    k, off = theta_q.shape[1], theta_q - mean[:, None]
+    # Mean and variance without one of the draws.
+    variance = ((k - 1) * spread[:, None] ** 2 - off**2 * k / (k - 1)) / (k - 2)
+    others = np.sqrt(np.maximum(variance, 0))
+    return _over(theta - mean, spread), _over(off * k / (k - 1), others)
+
+
+def _over(off: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    """Distances in a scale; beyond all axes where that is zero."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.nan_to_num(off / spread, posinf=FARTHEST, neginf=-FARTHEST))
+
+
+def _rows_near(calibration: Calibration, x_o: Any, share: float) -> np.ndarray:
+    """Whether pairs (n,) are near the only observation."""
+    inside = calibration.near(calibration.observation(Draws.of(x_o)), share).cpu().numpy()
+    if len(inside) != 1:
+        raise ValueError(
+            f"x_o: expected one observation; got {len(inside)}. Choose one, such as x_o[0]."
+        )
+    return np.asarray(inside[0])
+
+
+def _far(z: np.ndarray) -> float:
+    """How far an axis of z-scores goes, both ways."""
+    return float(np.clip(1.05 * np.quantile(np.abs(z), 0.99), NEAREST, FARTHEST))
+
+
+def _some(n: int) -> np.ndarray:
+    """Pairs that are drawn."""
+    return np.unique(np.linspace(0, n - 1, min(n, MOST_PAIRS)).astype(int))
+
+
+def _labels(calibration: Calibration, names: Sequence[str] | None) -> list[str]:
+    """Names of the parameters, as they are drawn."""
+    given = [f"theta[{j}]" for j in range(calibration.m)] if names is None else names
+    if len(given) != calibration.m:
+        raise ValueError(
+            f"names: expected one for each of {calibration.m} parameter(s); got {len(given)}."
+        )
+    return [named(name) for name in given]
+
+
+def _grid(calibration: Calibration, ax: Any, names: Sequence[str] | None) -> list[tuple[Any, str]]:
+    """A panel with its name for each parameter."""
+    labels = _labels(calibration, names)
+    return list(zip(panels(ax, calibration.m, 2.1, 3), labels, strict=True))
+
+
+def _finished(grid: list[tuple[Any, str]]) -> np.ndarray:
+    """The panels, with small words and a few numbers."""
+    for panel, _ in grid:
+        panel.title.set_fontsize(SMALL)
+        panel.locator_params(nbins=5)
+        open_corner(panel)
+    return np.array([panel for panel, _ in grid], dtype=object)
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """The correlation of two columns (n,); NaN where one does not vary."""
+    a, b = a - a.mean(), b - b.mean()
+    size = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / size if size > 0 else float("nan")
