@@ -158,6 +158,7 @@ def _block(figure: Figure, row: dict[str, Any], corner: tuple[float, float], fol
 
     curve = figure.add_axes(box(0.75, TITLE, 2.3, 2.3))
     pp(assay.load(folder / row["curve_file"]), curve)
+    curve.set_title("")
     host = figure.add_axes(box(0.1, TITLE + CURVE, COLUMN - 0.2, PAIRS))
     pairs(assay.load(folder / row["pairs_file"]), host, marks=row["truth"], names=NAMES)
     words = "\n".join(textwrap.fill(said, LETTERS) for said in _said(row))

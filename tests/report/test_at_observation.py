@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import assay
+from assay.plots._shapes import mirrored
 from assay.report.at_observation import FIGURES, ObservationFigures
 from assay.report.words import number, rounded
 
@@ -67,7 +68,7 @@ def test_pictures_of_noise_are_pale_and_correct_nothing(figures, check):
 
 
 def test_the_pp_curve_is_that_of_the_library(figures, check):
-    curve, figure = assay.pp_curve(check.classifier, check.alpha), figures.pp(2)
+    curve, figure = mirrored(assay.pp_curve(check.classifier, check.alpha)), figures.pp(2)
     assert trace(figure, "draws of q at x_o")["y"] == rounded(curve.ecdf[2])
     whole = trace(figure, "95 % null, whole curve")
     each = trace(figure, "95 % null, each level")

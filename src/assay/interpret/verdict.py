@@ -109,6 +109,20 @@ class Verdict(Readable):
         """A word for each observation: rejected, passed, inconclusive or outside."""
         return self.trust.verdicts
 
+    def outside(self, which: int) -> bool:
+        """Whether an observation lies outside the simulated ones, so that nothing is said."""
+        return self.verdicts[which] == OUTSIDE
+
+    def detected_at(self, which: int) -> dict[str, str]:
+        """The error that is detected at an observation, by its kind: in sd of q, or in percent."""
+        sizes = {c.error.kind: float(c.mde[which]) for c in self.detectable.weakest.curves}
+        sizes["too narrow"] = sizes["too narrow"] / (1 + sizes["too narrow"])
+        return {
+            kind: "none" if not np.isfinite(size) else percent(size) if wide else f"{size:.2g}"
+            for kind, size in sizes.items()
+            for wide in [kind.startswith("too")]
+        }
+
     @property
     def global_tests(self) -> dict[str, Result]:
         """The tests over all x, by name."""

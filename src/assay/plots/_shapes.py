@@ -32,7 +32,7 @@ def closed(curve: np.ndarray) -> np.ndarray:
 
 
 def mirrored(curve: PPCurve) -> PPCurve:
-    """The curve of P(class 1), the truth, from that of P(class 0), at one observation.
+    """The curve of P(class 1), the truth, from that of P(class 0).
 
     Its values are shares of draws strictly below the levels, so that steps go down to the left.
 
@@ -44,7 +44,7 @@ def mirrored(curve: PPCurve) -> PPCurve:
     """
     ends = {"lower": "upper", "upper": "lower"}
     ends |= {f"envelope_{a}": f"envelope_{b}" for a, b in ends.items()}
-    flipped = {a: 1 - getattr(curve, b)[::-1] for a, b in (ends | {"ecdf": "ecdf"}).items()}
+    flipped = {a: 1 - getattr(curve, b)[..., ::-1] for a, b in (ends | {"ecdf": "ecdf"}).items()}
     return replace(curve, levels=1 - curve.levels[::-1], **flipped)
 
 

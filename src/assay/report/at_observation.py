@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..interpret.pp import pp_curve
-from ..interpret.trust import OUTSIDE
-from ..plots._shapes import bin_count, closed, null_bands, size_grid
+from ..plots._shapes import bin_count, closed, mirrored, null_bands, size_grid
 from ..results import LC2STResult, PPCurve
 from .forest import BIAS, WIDTH, forest
 from .near import near_figure
@@ -54,7 +53,7 @@ class ObservationFigures:
 
     def at(self, which: int) -> dict[str, Figure]:
         """All figures at one observation that can be drawn, by name; none for one outside."""
-        if self.check.verdicts[which] == OUTSIDE:
+        if self.check.outside(which):
             return {}
         figures = {
             "near": near_figure(self.check.effects[which]),
@@ -95,7 +94,7 @@ class ObservationFigures:
         """PP-curves at all observations; None where no nulls were fitted."""
         if self.scored is None or self.scored.null_probabilities is None:
             return None
-        return pp_curve(self.scored, self.check.alpha)
+        return mirrored(pp_curve(self.scored, self.check.alpha))
 
     @cached_property
     def pit_curves(self) -> PPCurve | None:
@@ -131,12 +130,12 @@ class ObservationFigures:
         curve = self.pp_curves
         if curve is None:
             return None
-        # Bands are step functions: levels but the first stand twice, values but the last.
-        levels = np.repeat(curve.levels, 2)[1:]
-        bands = _bands(curve, levels, lambda edge, _: np.repeat(edge[which], 2)[:-1])
-        style = {"color": "@curve", "width": 2, "shape": "hv"}
+        # Bands are step functions: levels but the last stand twice, values but the first.
+        levels = np.repeat(curve.levels, 2)[:-1]
+        bands = _bands(curve, levels, lambda edge, _: np.repeat(edge[which], 2)[1:])
+        style = {"color": "@curve", "width": 2, "shape": "vh"}
         drawn = line(curve.levels, curve.ecdf[which], "draws of q at x_o", **style)
-        across = axis("probability of class 0 (q)", (0, 1))
+        across = axis("probability of class 1 (the truth)", (0, 1))
         return Figure(
             # Both bands have the same abscissa, which is stored once.
             (*(one | {"x": 0} for one in bands), ideal([0, 0.5, 0.5, 1], [0, 0, 1, 1]), drawn),
@@ -220,8 +219,8 @@ def _sides(curve: PPCurve, which: int) -> str:
     """Where the draws lie, in words."""
     below = float(curve.ecdf[which][np.searchsorted(curve.levels, 0.5)])
     return (
-        f"{share(below)} of the draws lie where the classifier says that q has too little mass "
-        f"and {share(1 - below)} where it has too much"
+        f"{share(below)} of the draws lie where the classifier says that q has too much mass "
+        f"and {share(1 - below)} where it has too little"
     )
 
 

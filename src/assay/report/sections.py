@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..interpret.density_ratio import DIVERGENCES, TITLES, Estimate
-from ..interpret.errors import percent
-from ..interpret.trust import OUTSIDE
 from ..results import LEVELS, versions
 from .at_observation import ObservationFigures
 from .map import VERDICTS, Map
@@ -156,21 +154,12 @@ def _cells(check: Verdict, i: int) -> list[str]:
     """A row of the table of observations; nothing is claimed of one that is outside."""
     near = "–" if check.local.support is None else str(int(check.local.support.pairs[i]))
     pvalues = [check.local.pvalue, *([check.local.adjusted] if len(check.labels) > 1 else [])]
-    curves = {curve.error.kind: curve for curve in check.detectable.weakest.curves}
     kinds = ("shift", "too wide", "too narrow")
-    if check.verdicts[i] == OUTSIDE:
+    if check.outside(i):
         return [*["–"] * (len(pvalues) + 1 + len(kinds)), near]
-    sizes = [_size(kind, float(curves[kind].mde[i])) for kind in kinds]
-    return [*(_p(p[i]) for p in pvalues), f"{float(check.local.auc.value[i]):.2f}", *sizes, near]
-
-
-def _size(kind: str, size: float) -> str:
-    """A detectable error, as a number or a percentage."""
-    if not np.isfinite(size):
-        return "none"
-    if kind == "shift":
-        return f"{size:.2g}"
-    return percent(size if kind == "too wide" else size / (1 + size))
+    sizes = check.detected_at(i)
+    auc = f"{float(check.local.auc.value[i]):.2f}"
+    return [*(_p(p[i]) for p in pvalues), auc, *(sizes[kind] for kind in kinds), near]
 
 
 def _effects(sources: list[Effects]) -> dict[str, list[Values]]:
