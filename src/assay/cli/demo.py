@@ -12,10 +12,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import torch
 import zuko
-from tqdm import tqdm
 
 from .. import plots
-from .._core import isolated, stream
+from .._core import isolated, progress, stream
 from ..adapters.zuko import ZukoFlow
 from ..results import LC2STResult
 from ..suite import Check, check
@@ -91,7 +90,7 @@ def _train(epochs: int, simulations: int, seed: int) -> zuko.flows.NSF:
         flow = zuko.flows.NSF(2, 2, transforms=3, hidden_features=(64, 64))
     optimizer = torch.optim.AdamW(flow.parameters(), lr=RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, epochs * batches)
-    for _ in tqdm(range(epochs), desc="training the flow", unit="epoch", disable=None, leave=None):
+    for _ in progress(range(epochs), "training the flow", unit="epoch"):
         order = torch.randperm(len(x), generator=generator)
         for rows in order[: batches * batch].split(batch):
             optimizer.zero_grad()
