@@ -162,6 +162,7 @@ def test_a_seed_depends_on_content_too():
 class TestProgress:
     def test_nothing_is_lost_and_a_pipe_is_silent(self, capsys):
         assert list(progress(range(5), "work")) == [0, 1, 2, 3, 4]
+        assert len(list(progress(torch.zeros(3, 2), "work"))) == 3
         assert capsys.readouterr().err == ""
 
     @pytest.mark.parametrize(("silent", "shown"), [(False, True), (True, False)])

@@ -233,7 +233,7 @@ class _Counted:
 
     def __iter__(self) -> Iterator[Any]:
         with self:
-            for item in self.items or ():
+            for item in () if self.items is None else self.items:
                 yield item
                 self.update()
 
