@@ -16,7 +16,7 @@ import zuko
 from .. import plots
 from .._core import isolated, progress, stream
 from ..adapters.zuko import ZukoFlow
-from ..results import LC2STResult
+from ..results import LC2STResult, wrapped
 from ..suite import Check, check
 from ..tasks.two_moons import TwoMoons
 
@@ -36,10 +36,10 @@ class Demo:
 
     def __str__(self) -> str:
         lost = ", ".join(f"{share:.0%} at {name}" for name, share in self.lost.items())
-        return (
-            f"{self.check}\n\nWhat is true: of the true posterior, {lost} lies where the flow was "
-            "never trained."
+        true = (
+            f"What is true: of the true posterior, {lost} lies where the flow was never trained."
         )
+        return f"{self.check}\n\n{wrapped(true)}"
 
     def save(self, folder: Path) -> list[Path]:
         """Writes the report, a table, a figure and the check into a folder; says what it wrote."""
