@@ -256,7 +256,7 @@ class Readable(Frozen, ABC):
         head, cells = self._as_text()
         rows = [[escape(cell) for cell in row] for row in cells]
         table = html_table([escape(name) for name in head], rows, escape(" ".join(caption)))
-        return html_part(f"{table}<p>{escape(sentence)}</p>")
+        return html_part(f"{table}<p>{escape(together(sentence))}</p>")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -631,6 +631,11 @@ def wrapped(text: str, indent: str = "") -> str:
     return lines.replace(NO_BREAK, " ")
 
 
+def together(text: str) -> str:
+    """The same with blanks that are not broken between numbers and what belongs to them."""
+    return re.sub(r" (?=%|sd\b|± )|(?<=[±=<]) ", NO_BREAK, text)
+
+
 def clipped(name: str, most: int = LONGEST) -> str:
     """A name that is short enough.
 
@@ -658,30 +663,38 @@ def laid_out(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) 
     turned = [list(row) for row in zip(*table, strict=True)]
     if len(table) < len(head) and _fits(turned):
         return _lines(turned, 1)
-    pieces: list[list[int]] = [[0]]
+    folded, pieces = _cut(folded, columns() // 3), [[0]]
     for j in range(1, len(head)):
         if len(pieces[-1]) > 1 and not _fits(_some(folded, [*pieces[-1], j])):
             pieces.append([0])
         pieces[-1].append(j)
-    blocks = (_lines(_some(folded, piece), 1) for piece in pieces)
+    blocks = (_lines(_some(folded, piece), left if 1 in piece else 1) for piece in pieces)
     return [line for block in blocks for line in ("", *block)][1:]
 
 
 def _folded(head: Sequence[str]) -> list[list[str]]:
     """Headings in two lines."""
-    halves = [name.rsplit(" ", 1) if name.count(" ") == 1 else _halves(name) for name in head]
-    return [["" if len(half) == 1 else half[0] for half in halves], [half[-1] for half in halves]]
+    halves = [_halves(name) for name in head]
+    return [[upper for upper, _ in halves], [lower for _, lower in halves]]
 
 
-def _halves(name: str) -> list[str]:
-    """A name in at most two parts, the second of which has two words."""
-    words = name.split(" ")
-    return [name] if len(words) == 1 else [" ".join(words[:-2]), " ".join(words[-2:])]
+def _halves(name: str) -> tuple[str, str]:
+    """A name of many words in two parts, about as long; one word is the second part.
+
+    Example:
+        >>> _halves("simulations near x_o"), _halves("p")
+        (('simulations', 'near x_o'), ('', 'p'))
+    """
+    blanks = [i for i, letter in enumerate(name) if letter == " " and i]
+    if not blanks:
+        return "", name
+    at = min(blanks, key=lambda i: max(i, len(name) - i - 1))
+    return name[:at], name[at + 1 :]
 
 
-def _cut(table: list[list[str]]) -> list[list[str]]:
+def _cut(table: list[list[str]], room: int | None = None) -> list[list[str]]:
     """The same with labels that are cut to what is left for them, as long as they differ."""
-    spare = columns() - sum(width + 2 for width in _widths(table)[1:])
+    spare = columns() - sum(width + 2 for width in _widths(table)[1:]) if room is None else room
     labels = [clipped(row[0], max(SHORTEST, spare)) for row in table]
     if len(set(labels)) < len({row[0] for row in table}):
         return table
@@ -710,12 +723,13 @@ def _lines(table: list[list[str]], left: int) -> list[str]:
             for j, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in table
+        if any(row)
     ]
 
 
 # Without colours of its own, so that it can be read on dark and on light.
 STYLE = (
-    ".assay table{border-collapse:collapse;margin:.3em 0}"
+    ".assay table{border-collapse:collapse;margin:.3em 0;color:inherit;font-size:inherit}"
     ".assay caption{caption-side:top;text-align:left;opacity:.75;padding:.2em 0}"
     ".assay td,.assay th{text-align:right;padding:.15em .6em;white-space:nowrap;"
     "font-variant-numeric:tabular-nums}"
@@ -738,8 +752,9 @@ def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str)
 
 
 def html_part(inside: str, style: str = "") -> str:
-    """A part of a notebook, with its style."""
-    return f'<div class="assay"><style>{STYLE}{style}</style>{inside}</div>'
+    """A part of a notebook, with its style; one that has more is a check."""
+    kind = "assay check" if style else "assay"
+    return f'<div class="{kind}"><style>{STYLE}{style}</style>{inside}</div>'
 
 
 def settings_of(test: str, calibration: Any, **own: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..results import html_part, html_table
+from ..results import html_part, html_table, together
 
 if TYPE_CHECKING:
     from .verdict import Verdict
@@ -22,10 +22,10 @@ COLOURS = {
     "outside": "#6b7280",
 }
 STYLE = (
-    ".assay .badge{color:#fff;border-radius:.7em;padding:.05em .6em;font-size:.9em}"
-    ".assay summary{cursor:pointer}"
-    ".assay td:nth-child(2),.assay th:nth-child(2){text-align:left}"
-    ".assay svg{vertical-align:middle}"
+    ".check .badge{color:#fff;border-radius:.7em;padding:.05em .6em;font-size:.9em}"
+    ".check summary{cursor:pointer}"
+    ".check td:nth-child(2),.check th:nth-child(2){text-align:left}"
+    ".check svg{vertical-align:middle}"
 )
 # Observations whose nulls are drawn; the size of a drawing, and its bars.
 MOST_DRAWN = 6
@@ -50,8 +50,8 @@ class Compact:
 
 def page(found: "Verdict", compact: Compact) -> str:
     """A check as HTML."""
-    first, *others = (escape(statement) for statement in found.statements)
-    tested, *notes = (escape(note) for note in compact.notes)
+    first, *others = (escape(together(each)) for each in found.statements)
+    tested, *notes = (escape(together(note)) for note in compact.notes)
     rows = [_row(found, i, row) for i, row in enumerate(compact.rows)]
     table = html_table([*map(escape, compact.head), "null and x_o"], rows, tested)
     badges = " ".join(_counted(found.verdicts))

@@ -165,10 +165,12 @@ class Verdict(Readable):
     def _summary(self, most: int) -> str:
         """The same with so many lines of the table."""
         compact = self._compact
-        lines = laid_out(compact.head, compact.rows[:most], left=2)
+        # Another blank before verdicts, for a symbol.
+        table = [[row[0], f" {row[1]}", *row[2:]] for row in (compact.head, *compact.rows)]
+        lines = laid_out(table[0], table[1 : most + 1], left=2)
         if len(self.labels) > most:
             lines.append(f"... and {len(self.labels) - most} more")
-        return "\n".join([*lines, *(wrapped(note, "  ") for note in compact.notes)])
+        return "\n".join([*lines, "", *(wrapped(note, "  ") for note in compact.notes)])
 
     @property
     def _compact(self) -> Compact:
