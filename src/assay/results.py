@@ -625,7 +625,7 @@ def wrapped(text: str, indent: str = "") -> str:
     """A sentence in lines that fit, those after the first indented."""
     width, together = (
         min(columns(), READABLE),
-        re.sub(r" (?=%|sd\b|± )|(?<=[±=<]) ", NO_BREAK, text),
+        re.sub(r"(?<=\d) (?=%|sd\b|± )|(?<=[±=<]) ", NO_BREAK, text),
     )
     lines = textwrap.fill(together, width, subsequent_indent=indent, break_on_hyphens=False)
     return lines.replace(NO_BREAK, " ")
@@ -633,7 +633,7 @@ def wrapped(text: str, indent: str = "") -> str:
 
 def together(text: str) -> str:
     """The same with blanks that are not broken between numbers and what belongs to them."""
-    return re.sub(r" (?=%|sd\b|± )|(?<=[±=<]) ", NO_BREAK, text)
+    return re.sub(r"(?<=\d) (?=%|sd\b|± )|(?<=[±=<]) ", NO_BREAK, text)
 
 
 def clipped(name: str, most: int = LONGEST) -> str:

@@ -24,7 +24,11 @@ def say(text: str) -> None:
 def colourful() -> bool:
     """Whether colours are welcome, see https://no-color.org."""
     unwanted = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and not unwanted
+    return _is_terminal() and not unwanted
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def marked(text: str) -> str:
