@@ -234,7 +234,7 @@ def test_many_observations_are_counted(found):
 
 
 def test_sizes_of_a_table():
-    assert [_size("shift", v) for v in (0.1234, 1.0, np.inf)] == ["0.12", "1", "none"]
+    assert [_size("shift", v) for v in (0.1234, 1.0, np.inf)] == ["0.12", "1.0", "none"]
     assert [_size("wide", v) for v in (0.1234, 0.05, 4.1, np.inf)] == [
         "12 %",
         "5 %",

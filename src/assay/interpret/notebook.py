@@ -3,16 +3,13 @@
 It is HTML with drawings in it: no scripts, no network, and no colour that needs a light page.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..results import html_part, html_table, together
-
-if TYPE_CHECKING:
-    from .verdict import Verdict
+from ..results import LocalResult, html_part, html_table, together
 
 # White letters can be read on all of them, and all of them be seen on dark and on light.
 COLOURS = {
@@ -48,13 +45,13 @@ class Compact:
     notes: list[str]
 
 
-def page(found: "Verdict", compact: Compact) -> str:
-    """A check as HTML."""
-    first, *others = (escape(together(each)) for each in found.statements)
+def page(said: Sequence[str], compact: Compact, local: LocalResult) -> str:
+    """A check as HTML: its statements, its table, and the result of the test that decides."""
+    first, *others = (escape(together(each)) for each in said)
     tested, *notes = (escape(together(note)) for note in compact.notes)
-    rows = [_row(found, i, row) for i, row in enumerate(compact.rows)]
+    rows = [_row(row, local[i] if i < MOST_DRAWN else None) for i, row in enumerate(compact.rows)]
     table = html_table([*map(escape, compact.head), "null and x_o"], rows, tested)
-    badges = " ".join(_counted(found.verdicts))
+    badges = " ".join(_counted([row[1] for row in compact.rows]))
     verdict = _folded(f"{badges} {first}", others, " open")
     return html_part(f"{verdict}{table}{_folded('Columns, and tests over all x', notes)}", STYLE)
 
@@ -70,7 +67,7 @@ def badge(word: str, count: str = "") -> str:
     return f'<span class="badge" style="background:{COLOURS[word]}">{count}{escape(word)}</span>'
 
 
-def _counted(verdicts: tuple[str, ...]) -> list[str]:
+def _counted(verdicts: list[str]) -> list[str]:
     """A badge for each kind of verdict, with its number where there are many."""
     words = [word for word in COLOURS if word in verdicts]
     if len(verdicts) == 1:
@@ -78,11 +75,12 @@ def _counted(verdicts: tuple[str, ...]) -> list[str]:
     return [badge(word, f"{verdicts.count(word)} ") for word in words]
 
 
-def _row(found: "Verdict", which: int, cells: list[str]) -> list[str]:
+def _row(cells: list[str], at: LocalResult | None) -> list[str]:
+    """A row of the table, with a drawing where there is a result and something to say of it."""
     label, word, *numbers = cells
-    there = which < MOST_DRAWN and word != "outside"
-    local = found.local
-    figure = drawing(local.null[which], float(local.statistic[which]), word) if there else ""
+    figure = ""
+    if at is not None and word != "outside":
+        figure = drawing(at.null, float(at.statistic), word)
     return [escape(label), badge(word), *map(escape, numbers), figure]
 
 

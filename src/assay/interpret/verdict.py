@@ -25,6 +25,7 @@ from ..results import (
     equals,
     holm,
     laid_out,
+    number,
     probability,
     rows_of,
     wrapped,
@@ -249,7 +250,7 @@ class Verdict(Readable):
         return f"{said}\n\n{self._summary(len(self.labels) if most is None else most)}"
 
     def _repr_html_(self) -> str:
-        return page(self, self._compact)
+        return page(self.statements, self._compact, self.local)
 
     def at(self, which: int) -> str:
         """What is to be said of one observation."""
@@ -397,7 +398,7 @@ def _size(name: str, size: float) -> str:
     """A detectable size in two digits: of a shift, or by how much a width is wrong."""
     if not size < np.inf or (name == "narrow" and size >= 1):
         return "none"
-    return f"{size:.2g}" if name == "shift" else percent(size)
+    return number(size, 2) if name == "shift" else percent(size)
 
 
 def _effects(effects: Effects) -> dict[str, dict[str, float | None]]:
