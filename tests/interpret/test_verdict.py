@@ -11,7 +11,7 @@ import assay
 from assay.interpret.notebook import drawing
 from assay.interpret.trust import judged
 from assay.interpret.verdict import _size
-from assay.results import Rowed
+from assay.results import chosen
 from assay.suite import Suite
 from tests.conftest import Gaussian
 
@@ -201,28 +201,12 @@ def repeated(found, count):
         replace(c, **{k: np.repeat(getattr(c, k)[:1], count, 0) for k in PARTS})
         for c in found.detectable.curves
     )
-    local = found.local
     return replace(
         found,
         labels=tuple(f"x{i}" for i in range(count)),
-        local=replace(
-            local,
-            statistic=np.repeat(local.statistic[:1], count),
-            null=np.repeat(local.null[:1], count, 0),
-            auc=type(local.auc)(*(np.repeat(v[:1], count) for v in vars(local.auc).values())),
-            support=type(local.support)(
-                *(np.repeat(v[:1], count) for v in vars(local.support).values())
-            ),
-        ),
+        local=chosen(found.local, [0] * count, found.local.shared),
         detectable=replace(found.detectable, curves=curves),
-        effects=replace(
-            found.effects,
-            **{
-                k: v[[0] * count]
-                for k, v in vars(found.effects).items()
-                if isinstance(v, np.ndarray | Rowed)
-            },
-        ),
+        effects=chosen(found.effects, [0] * count),
         trust=replace(found.trust, verdicts=("rejected",) * count),
     )
 
