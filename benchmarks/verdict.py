@@ -272,7 +272,7 @@ def said_wrong(job: tuple[int, int]) -> dict[str, bool]:
         there = x_o[:, None, :1] + of_shape(design.shape, (o, 200, m), g)
         given, draws = assay.Calibration(made[:, 0], x, made[:, 1:]), assay.Draws(x_o, there)
         found = assay.check(given, x_o=draws, suite=QUICK, seed=seed)
-    said = repr(found).replace("do not reject", "")
+    said = " ".join(repr(found).split()).replace("do not reject", "")
     return {
         "at an observation": bool(found.rejected.any()),
         "over all x": bool(re.search(r"rejects? q", said)),

@@ -2,12 +2,16 @@ import sys
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, ClassVar
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import scipy.stats
+import torch
 from scipy.stats import binom
 
+import assay
+from assay.interpret.errors import Narrow, Shift, Wide
 from assay.results import (
     Frozen,
     GlobalMaxT,
@@ -22,13 +26,17 @@ from assay.results import (
     envelope,
     false_discovery,
     holm,
+    laid_out,
     number,
     position,
+    probability,
     pvalue,
     rows_of,
     step_down,
+    wrapped,
 )
 from assay.samples.neighbourhoods import Support
+from tests.conftest import Gaussian
 
 
 def result(statistic, null, s=4):
@@ -93,10 +101,12 @@ def test_the_error_of_p_is_that_of_a_share():
 
 def test_table_and_sentence_of_one():
     text = repr(result(2.0, np.zeros(99)))
-    assert "p-value" in text
-    assert "0.0100" in text
+    assert text.splitlines()[0].split() == "x_o statistic null 95 % p ± error".split()
+    assert text.splitlines()[1].split()[:4] == ["0", "2", "0", "0.010"]
     assert "H0: q = p." in text
-    assert "with probability 0.0100 ± 0.00995 (ℓ-C2ST, 100 calibration pairs, 99 nulls)" in text
+    least = "with probability 0.010, the smallest possible with 99 null copies (ℓ-C2ST, 100 cal"
+    assert least in " ".join(text.split())
+    assert "± 0.050, from 99 null copies (ℓ-C2ST" in result(2.0, np.arange(99) / 25).sentence
 
 
 def test_table_and_sentence_of_many():
@@ -107,10 +117,144 @@ def test_table_and_sentence_of_many():
 
 def test_html_escapes():
     page = result(2.0, np.zeros(9))._repr_html_()
-    assert page.startswith("<table>")
+    assert "<caption>H0: q = p.</caption>" in page
     assert "<td>0.100</td>" in page
     hostile = LC2STResult(**{**vars(result(2.0, np.zeros(9))), "hypothesis": "<script>"})
     assert "<script>" not in hostile._repr_html_()
+    assert "&lt;script&gt;" in hostile._repr_html_()
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Sets how many letters fit in a line."""
+    return lambda width: monkeypatch.setenv("COLUMNS", str(width))
+
+
+class TestLaidOut:
+    head = ("x_o", "a first", "second")
+    rows = (("one", "1.00", "22"), ("two", "–", "333"))
+
+    def test_a_table_that_fits(self, terminal):
+        terminal(80)
+        assert laid_out(self.head, self.rows) == [
+            "x_o  a first  second",
+            "one     1.00      22",
+            "two        –     333",
+        ]
+
+    def test_headings_are_folded_first(self, terminal):
+        terminal(40)
+        lines = laid_out(("x_o", "of many words", "and of many more"), [("a" * 12, "1", "2")])
+        assert lines[1].split() == ["x_o", "words", "many", "more"]
+        assert max(map(len, lines)) <= 40
+
+    def test_long_labels_are_cut(self, terminal):
+        terminal(40)
+        lines = laid_out(self.head, [("a" * 60, "1", "2"), ("b" * 60, "1", "2")])
+        assert len(lines) == 4
+        assert all("…" in line for line in lines[2:])
+        assert max(map(len, lines)) <= 40
+
+    def test_few_rows_are_turned(self, terminal):
+        terminal(60)
+        head = ["x_o", *(f"column_{i}" for i in range(12))]
+        lines = laid_out(head, [["0", *"abcdefghijkl"]])
+        assert len(lines) == 13
+        assert [line.split()[1] for line in lines] == ["0", *"abcdefghijkl"]
+
+    def test_wide_tables_are_broken(self, terminal):
+        terminal(60)
+        head = ["x_o", *(f"column_{i}" for i in range(12))]
+        lines = laid_out(head, [[str(i), *"abcdefghijkl"] for i in range(14)])
+        assert max(map(len, lines)) <= 60
+        assert sum(line.startswith("x_o") for line in lines) == 3
+        for name in head[1:]:
+            assert sum(name in line.split() for line in lines) == 1
+
+    def test_labels_that_would_be_alike_are_not_cut(self, terminal):
+        terminal(40)
+        labels = ["the same beginning a", "the same beginning b"]
+        lines = laid_out(["x_o", *["number"] * 3], [[label, *"123"] for label in labels])
+        for label in labels:
+            assert any(label in line for line in lines)
+
+
+def test_sentences_are_wrapped(terminal):
+    terminal(40)
+    text = "Of all, the region of 90 % covers 35 % with p = 0.5 there, and no more."
+    lines = wrapped(text, "  ")
+    assert all(len(line) <= 40 for line in lines.splitlines())
+    assert not any(line.lstrip()[0] in "%=" for line in lines.splitlines())
+    assert lines.splitlines()[1].startswith("  ")
+    terminal(500)
+    assert max(map(len, wrapped("word " * 100).splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("p", "shown"),
+    [
+        *[(0.635, "0.635"), (0.005, "0.005"), (0.0123, "0.012"), (1.0, "1"), (0.05, "0.050")],
+        *[(0.00012, "0.00012"), (2.7e-304, "< 0.000001"), (0.0, "< 0.000001"), (np.nan, "–")],
+    ],
+)
+def test_probabilities(p, shown):
+    assert probability(p) == shown
+    assert "e" not in shown
+
+
+@pytest.fixture(scope="module")
+def kinds():
+    """Results of many kinds, some of them with many columns."""
+
+    def sets(m, n=300, k=12):
+        return Gaussian(width=1.2, m=m).calibration(n, k=k)
+
+    eight, two, none = sets(8), sets(2), torch.zeros
+    errors = [kind(j) for kind in (Shift, Wide, Narrow) for j in range(2)]
+    test, quick = assay.score(two, null=39), assay.moments(two, null=39)
+
+    def power(x):
+        found = assay.power(quick, x, [Shift(0)], repetitions=8)
+        curves = tuple(replace(found.curves[0], error=error) for error in errors)
+        return replace(found, curves=curves)
+
+    names = [f"a long name of parameter {i}" for i in range(8)]
+    return {
+        "SBC of 20": assay.sbc(sets(20), null=99),
+        "coverage": assay.coverage(two, null=99),
+        "TARP": assay.tarp(two, null=99),
+        "effects of 8": assay.effects(assay.moments(eight, null=39)(none(8)), names),
+        "effects at 3": assay.effects(assay.moments(two, null=39)(none(3, 2))),
+        "score": test(none(2)),
+        "score at 4": test(none(4, 2)),
+        "PIT": assay.lpit(two, null=39)(none(2)),
+        "power": power(none(2)),
+        "power at 14": power(none(14, 2)),
+        "trust map": assay.trust_map(quick, none(25, 2)),
+        "health": assay.health(two, assay.Ridge()),
+    }
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_nothing_is_wider_than_the_terminal(kinds, terminal, width):
+    terminal(width)
+    for name, found in kinds.items():
+        assert max(map(len, repr(found).splitlines())) <= width, f"{name}\n{found!r}"
+        assert "\x1b" not in repr(found)
+        assert " ".join(found.sentence.split()) in " ".join(repr(found).split())
+
+
+def test_eighty_columns_where_the_terminal_is_unknown(kinds, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr(sys, "__stdout__", None)
+    assert max(len(line) for found in kinds.values() for line in repr(found).splitlines()) <= 80
+
+
+def test_notebooks_show_every_kind(kinds):
+    for name, found in kinds.items():
+        page = ElementTree.fromstring(found._repr_html_())
+        assert page.find("table") is not None, name
+        assert "<script" not in found._repr_html_()
 
 
 def test_results_are_frozen():
@@ -215,7 +359,7 @@ class TestAdjustment:
         many = replace(result(self.statistic, self.null), adjustment=adjustment)
         np.testing.assert_array_equal(many.adjusted, adjustment(self.statistic, self.null))
         assert [row["adjusted"] for row in many.table] == many.adjusted.tolist()
-        assert f"Adjusted by {adjustment.words}." in many.sentence
+        assert f"Corrected by {adjustment.words}." in many.sentence
         one = many[0]
         assert one.adjusted == one.pvalue
         assert "adjusted" not in one.table[0]
@@ -337,19 +481,27 @@ class TestReadable:
     def test_table(self):
         head, apple, pear, *last = repr(self.fruit).splitlines()
         assert head.split() == ["fruit", "price", "weight"]
-        assert apple.split() == ["apple", "0.500", "1.00"]
+        assert apple.split() == ["apple", "0.500", "1"]
         assert pear.split() == ["<pear>", "1234", "2469"]
         assert len({len(head), len(apple), len(pear)}) == 1
         assert last == ["H0: it is cheap.", "Fruit & more."]
         assert len(self.fruit) == 2
 
     def test_html(self):
-        assert self.fruit._repr_html_() == (
-            "<table><thead><tr><th>fruit</th><th>price</th><th>weight</th></tr></thead><tbody>"
-            "<tr><td>apple</td><td>0.500</td><td>1.00</td></tr>"
+        page = self.fruit._repr_html_()
+        assert page.startswith('<div class="assay"><style>')
+        assert page.split("</style>")[1] == (
+            "<table><caption>H0: it is cheap.</caption>"
+            "<thead><tr><th>fruit</th><th>price</th><th>weight</th></tr></thead><tbody>"
+            "<tr><td>apple</td><td>0.500</td><td>1</td></tr>"
             "<tr><td>&lt;pear&gt;</td><td>1234</td><td>2469</td></tr>"
-            "</tbody></table><p>H0: it is cheap.<br>Fruit &amp; more.</p>"
+            "</tbody></table><p>Fruit &amp; more.</p></div>"
         )
+
+    def test_many_rows_in_a_notebook_are_counted(self):
+        many = Shopping(tuple(f"x{i}" for i in range(100)), (0.5,) * 100, {})
+        assert many._repr_html_().count("<tr>") == 61
+        assert "... and 40 more" in many._repr_html_()
 
     expected: ClassVar = [
         {"fruit": "apple", "price": 0.5, "weight": 1.0},

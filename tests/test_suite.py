@@ -9,6 +9,7 @@ from assay._core import stream
 from assay.diagnostics.local.score import ScoreResult
 from assay.suite import Check, Suite
 from tests.conftest import Gaussian
+from tests.test_core import Terminal
 from tests.test_results import with_pandas
 
 QUICK = Suite(null=39, classifier=None, context=0, pairs=200)
@@ -51,6 +52,28 @@ def test_every_part_is_there(full):
     assert full.sbc.names == full.coverage.names == ("mu", "nu")
     assert full.labels == ("x_o[0]", "x_o[1]")
     assert full.health.auc.value > 0.5
+
+
+def test_one_bar_with_named_stages(narrow, monkeypatch):
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    suite = Suite(null=39, classifier=assay.MLP(epochs=2), classifier_null=9, context=3, pairs=100)
+    theta = narrow.calibration(200)
+    assay.check(narrow, theta.theta, theta.x, X_O[0], suite)
+    frames = [frame.strip() for frame in shown.getvalue().split("\r") if frame.strip()]
+    assert all(frame.startswith("checking") for frame in frames)
+    assert "\n" not in shown.getvalue()
+    stages = list(dict.fromkeys(frame.split(":")[0] for frame in frames))
+    named = ["drawing", "local test", "detectable errors", "classifier", "global tests"]
+    assert stages == ["checking", *(f"checking, {name}" for name in named)]
+    done = [int(frame.split("%")[0].split()[-1]) for frame in frames]
+    assert done == sorted(done)
+
+
+def test_a_short_check_says_nothing_in_a_pipe(narrow, capsys):
+    given = narrow.calibration(200, k=8)
+    assay.check(given, x_o=narrow.draws(X_O[0]), suite=QUICK)
+    assert capsys.readouterr().err == ""
 
 
 def test_it_says_what_is_wrong_and_where(full):

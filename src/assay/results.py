@@ -8,6 +8,9 @@ written, with a leading axis of length o for o observations and none for a singl
 
 import math
 import platform
+import re
+import shutil
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -193,6 +196,8 @@ class Readable(Frozen, ABC):
     # The settings and versions that made it, and what the rows of the table are.
     settings: Mapping[str, Any]
     heading: ClassVar[str] = "x_o"
+    # Digits of its numbers that are printed.
+    digits: ClassVar[int] = 3
 
     if TYPE_CHECKING:
         # Fields of some, and properties of others.
@@ -233,22 +238,25 @@ class Readable(Frozen, ABC):
         return f"H0: {self.hypothesis}.", self.sentence
 
     def __repr__(self) -> str:
-        names, rows = self.labels[:MOST_ROWS], self.table
-        width = max(3, len(self.heading), *(len(name) for name in names))
-        lines = ["  ".join([f"{self.heading:<{width}}", *(f"{name:>10}" for name in rows[0])])]
-        for name, row in zip(names, rows, strict=False):
-            cells = (f"{number(value):>10}" for value in row.values())
-            lines.append("  ".join([f"{name:>{width}}", *cells]))
-        if len(rows) > len(names):
-            lines.append(f"... and {len(rows) - len(names)} more")
-        return "\n".join([*lines, *self._last])
+        head, cells = self._as_text()
+        lines = laid_out(head, cells[:MOST_ROWS])
+        if len(cells) > MOST_ROWS:
+            lines.append(f"... and {len(cells) - MOST_ROWS} more")
+        return "\n".join([*lines, *map(wrapped, self._last)])
+
+    def _as_text(self) -> tuple[list[str], list[list[str]]]:
+        """The heading and the rows of the table as they are printed."""
+        rows = self.table
+        columns = [_printed(name, [row[name] for row in rows], self.digits) for name in rows[0]]
+        head = [self.heading, *(HEADINGS.get(name, name) for name in rows[0])]
+        return head, [list(row) for row in zip(self.labels, *columns, strict=True)]
 
     def _repr_html_(self) -> str:
-        rows = self.table
-        head = "".join(f"<th>{escape(name)}</th>" for name in (self.heading, *rows[0]))
-        body = "".join(_html_row(*pair) for pair in zip(self.labels, rows, strict=True))
-        words = "<br>".join(escape(line) for line in self._last)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{words}</p>"
+        *caption, sentence = self._last
+        head, cells = self._as_text()
+        rows = [[escape(cell) for cell in row] for row in cells]
+        table = html_table([escape(name) for name in head], rows, escape(" ".join(caption)))
+        return html_part(f"{table}<p>{escape(together(sentence))}</p>")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -359,7 +367,7 @@ class LocalResult(Result):
 
     @property
     def _adjusted_by(self) -> str:
-        return f"Adjusted by {self.adjustment.words}.{self._warning}"
+        return f"Corrected by {self.adjustment.words}.{self._warning}"
 
     @property
     def _warning(self) -> str:
@@ -393,8 +401,8 @@ class MaxT(Adjustment):
     """Step-down over nulls that all observations share, each with its own local hypothesis."""
 
     words: ClassVar[str] = (
-        "max-T step-down over the same nulls; the probability of any false rejection is at most "
-        "the level"
+        "max-T step-down over the same nulls; the probability of any false rejection is at "
+        "most the level, whichever of the local hypotheses are true"
     )
 
     def __call__(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
@@ -407,8 +415,8 @@ class GlobalMaxT(MaxT):
     """Step-down over nulls that all observations share, under one global hypothesis."""
 
     words: ClassVar[str] = (
-        "max-T step-down over the same nulls; the probability of any rejection is at most the "
-        "level if q is right at almost every x"
+        "max-T step-down over the same nulls; the probability of any false rejection is at "
+        "most the level if q is right at almost every x"
     )
 
 
@@ -417,7 +425,8 @@ class Holm(Adjustment):
     """Holm's step-down, where every observation has nulls of its own."""
 
     words: ClassVar[str] = (
-        "Holm's step-down; the probability of any false rejection is at most the level"
+        "Holm's step-down; the probability of any false rejection is at most the level, whichever "
+        "of the local hypotheses are true"
     )
 
     def __call__(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
@@ -448,19 +457,26 @@ class LC2STResult(LocalResult):
     def sentence(self) -> str:
         """One sentence to quote."""
         h, scope = self.null.shape[-1], self.settings["scope"]
-        test = f"{self.settings['test']}, {self.settings['n']} calibration pairs, {h} nulls"
+        test = f"{self.settings['test']}, {self.settings['n']} calibration pairs"
         if self.pvalue.size == 1:
-            p, error = (float(np.ravel(value)[0]) for value in (self.pvalue, self.pvalue_error))
             return (
                 f"If q were the true posterior {scope}, a statistic at least as large as that at "
-                f"x_o would occur with probability {number(p)} ± {number(error)} ({test})."
-                f"{self._warning}"
+                f"x_o would occur with probability {self._likely} ({test}).{self._warning}"
             )
         level = math.floor(0.05 * (h + 1) + 1e-9) / (h + 1)
         return (
             f"{self._counted}, where about {number(level * self.pvalue.size)} would be if q were "
-            f"the true posterior {scope} ({test}). {self._adjusted_by}"
+            f"the true posterior {scope} ({test}, {h} null copies). {self._adjusted_by}"
         )
+
+    @property
+    def _likely(self) -> str:
+        """The only p-value, with what it could be at least or what is uncertain."""
+        h = self.null.shape[-1]
+        p, error = (float(np.ravel(value)[0]) for value in (self.pvalue, self.pvalue_error))
+        if p <= (1 + 1e-9) / (1 + h):
+            return f"{probability(p)}, the smallest possible with {h} null copies"
+        return f"{probability(p)} ± {probability(error)}, from {h} null copies"
 
 
 @dataclass(frozen=True, eq=False)
@@ -544,18 +560,201 @@ def rows_of(columns: Mapping[str, Any]) -> list[dict[str, float]]:
     return [dict(zip(flat, map(float, row), strict=True)) for row in rows]
 
 
-def _html_row(label: str, row: Mapping[str, float]) -> str:
-    cells = "".join(f"<td>{number(value)}</td>" for value in row.values())
-    return f"<tr><td>{escape(label)}</td>{cells}</tr>"
+def number(value: float, digits: int = 3) -> str:
+    """Some significant digits, without an exponent where that is readable.
 
-
-def number(value: float) -> str:
-    """Three significant digits, without an exponent where that is readable."""
+    Example:
+        >>> number(0.0411), number(1234.5), number(0.612, 2)
+        ('0.0411', '1234', '0.61')
+    """
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if abs(value) < 1e-4 or abs(value) >= 1e6:
-        return f"{value:.2e}"
-    return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
+        return f"{value:.{digits - 1}e}"
+    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
+
+
+def probability(p: float) -> str:
+    """A p-value: three decimals, two digits where it is smaller, and never an exponent.
+
+    Example:
+        >>> probability(0.635), probability(0.005), probability(0.00012), probability(2.7e-304)
+        ('0.635', '0.005', '0.00012', '< 0.000001')
+    """
+    if math.isnan(p):
+        return "–"
+    if p < 1e-6:
+        return "< 0.000001"
+    if p >= 0.0095:
+        return f"{p:.3f}" if p < 0.9995 else "1"
+    places = 1 - math.floor(math.log10(p))
+    shown = f"{p:.{places}f}"
+    return shown[:-1] if shown.endswith("0") else shown
+
+
+def equals(p: float) -> str:
+    """A p-value behind 'p': '= 0.005', or '< 0.000001'."""
+    shown = probability(p)
+    return shown if shown.startswith("<") else f"= {shown}"
+
+
+# Headings that say more than the names of columns.
+HEADINGS = {"p-value": "p", "adjusted": "corrected p", "± MC error": "± error"}
+# Letters of a label: at most, and as few as it may be cut to.
+LONGEST, SHORTEST = 40, 12
+# Letters of a line that are read with ease, and a space that stays between words of one line.
+READABLE, NO_BREAK = 100, "\u00a0"
+
+
+def _printed(name: str, values: Sequence[float], digits: int) -> list[str]:
+    """The cells of one column: p-values, counts, or other numbers."""
+    if re.search(r"^p\b|\bp$|^adjusted$", name):
+        return [probability(value) for value in values]
+    known = [value for value in values if math.isfinite(value)]
+    whole = all(abs(value - round(value)) < 1e-6 for value in known) and max(known, default=0) > 1
+    shown = [f"{value:.0f}" if whole else number(value, digits) for value in values]
+    return ["–" if math.isnan(value) else cell for value, cell in zip(values, shown, strict=True)]
+
+
+def columns() -> int:
+    """The letters that fit in a line of the terminal; 80 where that is unknown."""
+    return max(40, shutil.get_terminal_size((80, 24)).columns)
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """A sentence in lines that fit, those after the first indented."""
+    width, together = (
+        min(columns(), READABLE),
+        re.sub(r"(?<=\d) (?=%|sd\b|± )|(?<=[±=<]) ", NO_BREAK, text),
+    )
+    lines = textwrap.fill(together, width, subsequent_indent=indent, break_on_hyphens=False)
+    return lines.replace(NO_BREAK, " ")
+
+
+def together(text: str) -> str:
+    """The same with blanks that are not broken between numbers and what belongs to them."""
+    return re.sub(r"(?<=\d) (?=%|sd\b|± )|(?<=[±=<]) ", NO_BREAK, text)
+
+
+def clipped(name: str, most: int = LONGEST) -> str:
+    """A name that is short enough.
+
+    Example:
+        >>> clipped("a name of many letters", 12)
+        'a name of m…'
+    """
+    return name if len(name) <= most else f"{name[: most - 1].rstrip()}…"
+
+
+def laid_out(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Lines of a table, no longer than the terminal is wide.
+
+    The first columns are flush left. A table that does not fit has headings of two lines, cut
+    labels as long as they differ, is turned, or is broken into tables of fewer columns, whichever
+    of these is the first to help.
+    """
+    table = [list(head), *([clipped(label), *cells] for label, *cells in rows)]
+    if _fits(table):
+        return _lines(table, left)
+    folded = [*_folded(head), *table[1:]]
+    for tried in (folded, _cut(folded)):
+        if _fits(tried):
+            return _lines(tried, left)
+    turned = [list(row) for row in zip(*table, strict=True)]
+    if len(table) < len(head) and _fits(turned):
+        return _lines(turned, 1)
+    folded, pieces = _cut(folded, columns() // 3), [[0]]
+    for j in range(1, len(head)):
+        if len(pieces[-1]) > 1 and not _fits(_some(folded, [*pieces[-1], j])):
+            pieces.append([0])
+        pieces[-1].append(j)
+    blocks = (_lines(_some(folded, piece), left if 1 in piece else 1) for piece in pieces)
+    return [line for block in blocks for line in ("", *block)][1:]
+
+
+def _folded(head: Sequence[str]) -> list[list[str]]:
+    """Headings in two lines."""
+    halves = [_halves(name) for name in head]
+    return [[upper for upper, _ in halves], [lower for _, lower in halves]]
+
+
+def _halves(name: str) -> tuple[str, str]:
+    """A name of many words in two parts, about as long; one word is the second part.
+
+    Example:
+        >>> _halves("simulations near x_o"), _halves("p")
+        (('simulations', 'near x_o'), ('', 'p'))
+    """
+    blanks = [i for i, letter in enumerate(name) if letter == " " and i]
+    if not blanks:
+        return "", name
+    at = min(blanks, key=lambda i: max(i, len(name) - i - 1))
+    return name[:at], name[at + 1 :]
+
+
+def _cut(table: list[list[str]], room: int | None = None) -> list[list[str]]:
+    """The same with labels that are cut to what is left for them, as long as they differ."""
+    spare = columns() - sum(width + 2 for width in _widths(table)[1:]) if room is None else room
+    labels = [clipped(row[0], max(SHORTEST, spare)) for row in table]
+    if len(set(labels)) < len({row[0] for row in table}):
+        return table
+    return [[label, *row[1:]] for label, row in zip(labels, table, strict=True)]
+
+
+def _some(table: list[list[str]], piece: list[int]) -> list[list[str]]:
+    """Some columns."""
+    return [[row[j] for j in piece] for row in table]
+
+
+def _widths(table: list[list[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*table, strict=True)]
+
+
+def _fits(table: list[list[str]]) -> bool:
+    return sum(_widths(table)) + 2 * (len(table[0]) - 1) <= columns()
+
+
+def _lines(table: list[list[str]], left: int) -> list[str]:
+    """Rows with columns of one width, the first ones flush left, the others flush right."""
+    widths = _widths(table)
+    return [
+        "  ".join(
+            cell.ljust(width) if j < left else cell.rjust(width)
+            for j, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+        if any(row)
+    ]
+
+
+# Without colours of its own, so that it can be read on dark and on light.
+STYLE = (
+    ".assay table{border-collapse:collapse;margin:.3em 0;color:inherit;font-size:inherit}"
+    ".assay caption{caption-side:top;text-align:left;opacity:.75;padding:.2em 0}"
+    ".assay td,.assay th{text-align:right;padding:.15em .6em;white-space:nowrap;"
+    "font-variant-numeric:tabular-nums}"
+    ".assay thead th{border-bottom:1px solid currentColor}"
+    ".assay td:first-child,.assay th:first-child{text-align:left}"
+    ".assay p{max-width:60em;margin:.3em 0}"
+)
+# Rows of a table in a notebook; the others are counted.
+MOST_HTML = 60
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
+    """A table of cells that are HTML already."""
+    more = f"<p>... and {len(rows) - MOST_HTML} more</p>" if len(rows) > MOST_HTML else ""
+    cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows[:MOST_HTML])
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    named = f"<caption>{caption}</caption>" if caption else ""
+    first = "".join(f"<th>{name}</th>" for name in head)
+    return f"<table>{named}<thead><tr>{first}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def html_part(inside: str, style: str = "") -> str:
+    """A part of a notebook, with its style; one that has more is a check."""
+    kind = "assay check" if style else "assay"
+    return f'<div class="{kind}"><style>{STYLE}{style}</style>{inside}</div>'
 
 
 def settings_of(test: str, calibration: Any, **own: Any) -> dict[str, Any]:

@@ -30,11 +30,11 @@ from torch import Tensor
 
 from ._core import (
     Seed,
+    Stages,
     as_tensors,
     check_count,
     check_kind,
     check_number,
-    progress,
     seed_of,
     stream,
 )
@@ -215,8 +215,8 @@ def check(
     suite = Suite() if suite is None else suite
     check_kind("suite", suite, "a Suite()", "alpha", "classifier")
     seed, start = seed_of(seed), time.perf_counter()
-    with progress(desc="checking", total=5, unit="part") as bar:
-        bar.set_postfix_str("drawing")
+    with Stages("checking", _shares(suite)) as bar:
+        bar.enter("drawing")
         source = _simulations(simulator, prior, simulations, executor, resume)
         given = _given(posterior, theta, x, x_o, _How(suite, embed, seed, source))
         words = _words(given, names, labels)
@@ -259,6 +259,16 @@ class _How:
     embed: Embed | None
     seed: int
     source: Simulations | None = None
+
+
+def _shares(suite: Suite) -> dict[str, float]:
+    """The seconds that stages take at usual sizes, about."""
+    shares = {"drawing": 2.0, "local test": 2.0, "detectable errors": 9.0}
+    if suite.context:
+        shares["detectable errors"] += 6.0
+    if suite.classifier is not None:
+        shares["classifier"] = 20.0
+    return shares | {"global tests": 1.0}
 
 
 def _simulations(
@@ -391,31 +401,27 @@ class _Run:
     given: _Given
     suite: Suite
     seed: int
-    bar: Any  # progress, in five parts of which the first was to make the samples
+    bar: Stages  # progress; the first stage was to make the samples
 
     def parts(self, names: tuple[str, ...]) -> dict[str, Any]:
         """The parts of a check, by name."""
-        self._next("local test")
+        self.bar.enter("local test")
         test = score(self.given.local, self.given.where, self.suite.null, self.seed)
         local = test(self.given.draws)
         if self.given.support is not None:
             local = replace(local, support=self.given.support)
         said = names if self.given.local.named else None
         parts: dict[str, Any] = {"local": local, "effects": self._effects(local, said)}
-        self._next("detectable errors")
+        # A bar for each error in each parameter, one that fades, and the context.
+        self.bar.enter("detectable errors", 3 * self.given.local.m + 2)
         parts |= self._judged(test, local)
         rejected = np.array([word == REJECTED for word in parts["trust"].verdicts])
         parts["effects"] = parts["effects"].claimed_at(rejected)
-        self._next("classifier")
+        if self.suite.classifier is not None:
+            self.bar.enter("classifier")
         parts |= self._classified(said, rejected)
-        self._next("global tests")
-        parts |= self._global(names)
-        self._next("done")
-        return parts
-
-    def _next(self, part: str) -> None:
-        self.bar.update()
-        self.bar.set_postfix_str(part)
+        self.bar.enter("global tests")
+        return parts | self._global(names)
 
     def _effects(self, local: LocalResult, names: tuple[str, ...] | None) -> Effects:
         """What is wrong near x_o, told by truths there, or by a fit over all sets."""

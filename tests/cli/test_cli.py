@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import assay
-from assay.cli import app
+from assay.cli import app, terminal
+from assay.cli.terminal import marked
 
 
 def run(*words):
@@ -55,9 +57,11 @@ class TestTemplate:
 class TestCheck:
     def test_it_prints_verdicts(self, saved):
         _, text = saved
-        assert text.startswith("observation  verdict")
-        assert "monday" in text
-        assert "rejected (local score, " in text
+        assert text.startswith("Of 2 observations: ")
+        assert "(local score, " in text.splitlines()[0]
+        assert "\nobservation " in text
+        assert "\nmonday " in text
+        assert "\x1b" not in text
         assert "wrote " in text
 
     def test_json_alone(self, folder, saved):
@@ -107,6 +111,42 @@ class TestShow:
         done = run("show", tmp_path / "r.npz", "--report", tmp_path / "r.html")
         assert done.exit_code == 2
         assert "expected a saved check for --report" in done.stderr
+
+
+class TestColour:
+    @pytest.fixture
+    def terminal(self, monkeypatch):
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setattr(terminal, "_is_terminal", lambda: True)
+
+    def test_on_a_terminal(self, saved, terminal):
+        shown = CliRunner().invoke(app, ["show", str(saved[0])], color=True).stdout
+        assert "\x1b[31m✗ rejected\x1b[0m" in shown
+        # Nothing is lost, and nothing moves.
+        plain = saved[1].splitlines()[:-1]
+        for line, coloured in zip(plain, shown.splitlines(), strict=True):
+            bare = re.sub(r"\x1b\[\d+m", "", coloured)
+            assert len(bare) == len(line)
+            assert bare.replace("✗", " ").replace("✓", " ") == line
+
+    @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+    def test_not_where_nobody_wants_it(self, saved, terminal, monkeypatch, name, value):
+        monkeypatch.setenv(name, value)
+        shown = CliRunner().invoke(app, ["show", str(saved[0])], color=True).stdout
+        assert "\x1b" not in shown
+        assert "✗" not in shown
+
+    def test_not_in_a_pipe(self, saved):
+        shown = CliRunner().invoke(app, ["show", str(saved[0])], color=True).stdout
+        assert "\x1b" not in shown
+
+    def test_words_of_sentences_stay_as_they_are(self):
+        text = "a: outside (test).\nIt lies outside the rejected ones.\n\na   outside"
+        first, sentence, _, row = marked(text).splitlines()
+        assert "\x1b" in first
+        assert sentence == "It lies outside the rejected ones."
+        assert "○ outside" in row
 
 
 class TestBadInput:

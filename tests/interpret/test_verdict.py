@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -7,11 +8,15 @@ import scipy.stats
 import torch
 
 import assay
+from assay.interpret.notebook import drawing
 from assay.interpret.trust import judged
-from assay.interpret.verdict import _cell
+from assay.interpret.verdict import _size
+from assay.results import chosen
 from assay.suite import Suite
 from tests.conftest import Gaussian
 
+# Fields of power curves with a row for each observation.
+PARTS = ("rates", "mde", "mde_error", "scale", "shape")
 QUICK = Suite(null=39, classifier=None, context=0, pairs=200)
 
 
@@ -40,7 +45,7 @@ def test_words(found):
 
 
 def test_at_one_observation(found):
-    low = "p, corrected for 3 observations, = 0.0250, the smallest possible with 39 null copies"
+    low = "p, corrected for 3 observations, = 0.025, the smallest possible with 39 null copies"
     assert found.at(0).startswith(f"left: rejected ({low}). Near x_o (nearest 20 %), q's mean of ")
     assert found.at(1).startswith("right: passed. No error found. With probability 0.8")
     assert found.at(2) == (
@@ -76,9 +81,76 @@ def test_what_is_rejected_without_an_effect(found):
 
 def test_the_summary_is_a_table(found):
     head, *rows = found.summary().splitlines()[:4]
-    assert head.split()[:2] == ["observation", "verdict"]
+    names = "observation verdict corr. p AUC shift wide narrow near"
+    assert head.split() == names.split()
     assert [row.split()[0] for row in rows] == ["left", "right", "far"]
     assert all(len(row) == len(head) for row in rows)
+    # Nothing is said of what lies outside.
+    assert rows[2].split()[1:7] == ["outside", *["–"] * 5]
+    assert "corr. p: p, corrected for 3 observations." in found.summary()
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_it_is_printed_verdict_first_and_fits(found, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    labels = (f"left {'of all ' * 9}", "right", "far")
+    for made in (found, replace(found, labels=labels)):
+        lines = repr(made).splitlines()
+        assert lines[0].startswith("Of 3 observations: 1 rejected, 1 passed, 1 outside")
+        assert max(map(len, lines)) <= width
+        assert any(line.startswith("observation ") for line in lines)
+        assert "\x1b" not in repr(made)
+        said = " ".join(repr(made).split())
+        assert all(" ".join(each.split()) in said for each in made.statements)
+
+
+def test_one_observation_is_not_corrected(found):
+    one = single(found)
+    assert "corr" not in one.summary()
+    assert "1 observations" not in repr(one)
+    assert one.summary().split()[2] == "p"
+
+
+def test_the_printed_table_is_cut_and_the_whole_one_is_not(found):
+    many = repeated(found, 30)
+    assert "... and 10 more" in repr(many)
+    assert "more" not in many.summary().split("\n\n")[0]
+    assert many.text() != repr(many)
+
+
+def test_a_notebook_page(found):
+    page = found._repr_html_()
+    tree = ElementTree.fromstring(page.replace("<details open>", "<details>"))
+    assert [each.text for each in tree.iter("summary")][1] == "Columns, and tests over all x"
+    badges = [each.text for each in tree.iter("span")]
+    assert badges == ["1 rejected", "1 passed", "1 outside", "rejected", "passed", "outside"]
+    # None of what lies outside.
+    assert len(list(tree.iter("svg"))) == 2
+    assert "<caption>H0: " in page
+    assert "http" not in page
+
+
+def test_a_notebook_page_draws_the_first_few(found):
+    assert repeated(found, 30)._repr_html_().count("<svg") == 6
+
+
+def test_names_in_a_notebook_are_escaped(found):
+    bad = "<script>alert('&')</script>"
+    hostile = replace(found, labels=(bad, "right", "far"), names=(bad, "nu"))
+    for page in (hostile._repr_html_(), hostile.effects._repr_html_()):
+        assert "<script" not in page
+        ElementTree.fromstring(page.replace("<details open>", "<details>"))
+
+
+@pytest.mark.parametrize("statistic", [-1e9, 0.0, 0.5, 1e9])
+@pytest.mark.parametrize("null", [np.linspace(0, 1, 50), np.zeros(9)], ids=["spread", "constant"])
+def test_a_null_is_drawn_inside_its_frame(null, statistic):
+    tree = ElementTree.fromstring(drawing(null, statistic, "rejected"))
+    (dot,) = tree.iter("circle")
+    assert 0 <= float(dot.get("cx")) <= float(tree.get("width"))
+    for bar in tree.iter("rect"):
+        assert float(bar.get("x")) >= 0
+        assert float(bar.get("x")) + float(bar.get("width")) <= float(tree.get("width")) + 0.5
 
 
 def test_the_record_is_json(found):
@@ -118,23 +190,39 @@ def test_a_right_q_is_seldom_rejected_over_all_x(found):
     assert wrong <= scipy.stats.binom(300, 0.05).ppf(0.999)
 
 
-def test_many_observations_are_counted(found):
-    many = replace(
-        found,
-        labels=tuple(f"x{i}" for i in range(8)),
-        local=replace(
-            found.local,
-            statistic=np.repeat(found.local.statistic[:1], 8),
-            null=np.repeat(found.local.null[:1], 8, 0),
-            support=type(found.local.support)(
-                *(np.repeat(v[:1], 8) for v in vars(found.local.support).values())
-            ),
-        ),
-        trust=replace(found.trust, verdicts=("rejected",) * 8),
+def single(found):
+    """The first observation alone."""
+    return repeated(found, 1)
+
+
+def repeated(found, count):
+    """The first observation, so many times."""
+    curves = tuple(
+        replace(c, **{k: np.repeat(getattr(c, k)[:1], count, 0) for k in PARTS})
+        for c in found.detectable.curves
     )
+    return replace(
+        found,
+        labels=tuple(f"x{i}" for i in range(count)),
+        local=chosen(found.local, [0] * count, found.local.shared),
+        detectable=replace(found.detectable, curves=curves),
+        effects=chosen(found.effects, [0] * count),
+        trust=replace(found.trust, verdicts=("rejected",) * count),
+    )
+
+
+def test_many_observations_are_counted(found):
+    many = repeated(found, 8)
     assert many.verdicts == ("rejected",) * 8
     assert many._counted.startswith("Of 8 observations: 8 rejected")
 
 
-def test_numbers_of_a_table():
-    assert [_cell(v) for v in (71.0, 1.0, 0.005, float("inf"))] == ["71", "1.00", "0.00500", "inf"]
+def test_sizes_of_a_table():
+    assert [_size("shift", v) for v in (0.1234, 1.0, np.inf)] == ["0.12", "1.0", "none"]
+    assert [_size("wide", v) for v in (0.1234, 0.05, 4.1, np.inf)] == [
+        "12 %",
+        "5 %",
+        "410 %",
+        "none",
+    ]
+    assert [_size("narrow", v) for v in (0.17, 1.0)] == ["17 %", "none"]

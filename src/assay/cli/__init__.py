@@ -9,9 +9,7 @@ import json
 import os
 import runpy
 import shlex
-import shutil
 import sys
-import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,6 +24,7 @@ try:
 except ModuleNotFoundError:
     sys.exit("The command line needs typer: pip install 'assay[cli]'")
 
+from .terminal import say
 
 # A line with \b keeps the lines of a paragraph as they are.
 HELP = """\
@@ -214,7 +213,7 @@ def _show(
                 f"{type(saved).__name__}."
             )
         else:
-            _echo(repr(saved))
+            say(repr(saved))
 
 
 @app.command("template", short_help="Write example input files and the script that makes them.")
@@ -263,7 +262,7 @@ def _demo(
         from .demo import demo
 
         result = demo(seed=seed)
-        _echo(f"\n{result}\n")
+        say(f"{result}\n")
         for path in result.save(out):
             typer.echo(f"wrote {path}")
         typer.echo(f"\nOpen {(out / 'report.html').resolve().as_uri()}")
@@ -275,22 +274,13 @@ def _leave(result: Any, report: Path | None, json_: Path | None) -> None:
     if str(json_) == "-":
         typer.echo(text)
     else:
-        _echo(repr(result))
+        say(result.text())
         if json_ is not None:
             json_.write_text(f"{text}\n", encoding="utf-8")
             _wrote(json_, json_)
     if report is not None:
         result.report(report)
         _wrote(report, json_)
-
-
-def _echo(text: str) -> None:
-    """Prints; on a terminal long sentences are broken between words."""
-    if sys.stdout.isatty():
-        width = max(40, min(100, shutil.get_terminal_size().columns))
-        lines = text.splitlines()
-        text = "\n".join(textwrap.fill(line, width) if ". " in line else line for line in lines)
-    typer.echo(text)
 
 
 def _wrote(path: Path, json_: Path | None) -> None:

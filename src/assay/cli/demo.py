@@ -12,12 +12,11 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import torch
 import zuko
-from tqdm import tqdm
 
 from .. import plots
-from .._core import isolated, stream
+from .._core import isolated, progress, stream
 from ..adapters.zuko import ZukoFlow
-from ..results import LC2STResult
+from ..results import LC2STResult, wrapped
 from ..suite import Check, check
 from ..tasks.two_moons import TwoMoons
 
@@ -37,10 +36,10 @@ class Demo:
 
     def __str__(self) -> str:
         lost = ", ".join(f"{share:.0%} at {name}" for name, share in self.lost.items())
-        return (
-            f"{self.check}\n\nWhat is true: of the true posterior, {lost} lies where the flow was "
-            "never trained."
+        true = (
+            f"What is true: of the true posterior, {lost} lies where the flow was never trained."
         )
+        return f"{self.check}\n\n{wrapped(true)}"
 
     def save(self, folder: Path) -> list[Path]:
         """Writes the report, a table, a figure and the check into a folder; says what it wrote."""
@@ -91,7 +90,7 @@ def _train(epochs: int, simulations: int, seed: int) -> zuko.flows.NSF:
         flow = zuko.flows.NSF(2, 2, transforms=3, hidden_features=(64, 64))
     optimizer = torch.optim.AdamW(flow.parameters(), lr=RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, epochs * batches)
-    for _ in tqdm(range(epochs), desc="training the flow", unit="epoch", disable=None, leave=None):
+    for _ in progress(range(epochs), "training the flow", unit="epoch"):
         order = torch.randperm(len(x), generator=generator)
         for rows in order[: batches * batch].split(batch):
             optimizer.zero_grad()

@@ -16,7 +16,7 @@ any of them is, falsely, with probability at most alpha if q is right there.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import scipy.stats
@@ -114,6 +114,7 @@ class Effects(Readable):
     near: np.ndarray | None = None
     truths: np.ndarray | None = None
     drawn: np.ndarray | None = None
+    digits: ClassVar[int] = 2
 
     def __getitem__(self, which: int | str) -> "Effects":
         """The effects at one of many observations."""

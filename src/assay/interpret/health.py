@@ -33,7 +33,7 @@ from ..classifiers.mlp import MLP
 from ..diagnostics.c2st import auc as area
 from ..nulls.copies import Copies
 from ..nulls.exchange import Exchange, GlobalNull, LabelCopies, LocalExchange, Null, global_null
-from ..results import Readable, clopper_pearson, versions
+from ..results import Readable, clopper_pearson, versions, wrapped
 from ..samples.calibration import FEWEST_ROWS, Calibration
 
 # Probabilities are kept this far from 0 and 1, where a log-loss would be infinite.
@@ -277,7 +277,7 @@ class Health(Readable):
         for name, row in zip(self.labels, self.table, strict=True):
             numbers = ("" if math.isnan(v) else f"{v:.3f}" for v in row.values())
             lines.append(f"{name:<20}" + "".join(f"{number:>9}" for number in numbers))
-        return "\n".join([*lines, self.sentence])
+        return "\n".join([*lines, wrapped(self.sentence)])
 
     @property
     def learned(self) -> bool:

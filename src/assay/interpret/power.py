@@ -375,6 +375,7 @@ class PowerResult(Readable):
     repetitions: int
     hypothesis: str
     settings: Mapping[str, Any]
+    digits: ClassVar[int] = 2
 
     def __getitem__(self, name: str) -> PowerCurve:
         named = {curve.name: curve for curve in self.curves}
@@ -405,7 +406,7 @@ class PowerResult(Readable):
         """One sentence to quote."""
         everywhere = ", ".join(curve.words() for curve in self.curves)
         how = f"with probability {self.target:g} at level {self.alpha:g}"
-        if not self.curves[0].mde.ndim:
+        if self.curves[0].mde.size == 1:
             return f"The test detects {everywhere}, {how}."
         half = ", ".join(curve.words(0.5) for curve in self.curves)
         return (

@@ -17,11 +17,24 @@ from ..diagnostics.average.coverage import CoverageResult, TARPResult
 from ..diagnostics.average.sbc import SBCResult
 from ..diagnostics.local.lpit import LPITResult
 from ..diagnostics.local.score import ScoreResult
-from ..results import LC2STResult, Readable, Result, holm, number, rows_of
+from ..results import (
+    MOST_ROWS,
+    LC2STResult,
+    Readable,
+    Result,
+    equals,
+    holm,
+    laid_out,
+    number,
+    probability,
+    rows_of,
+    wrapped,
+)
 from .effects import Effects
 from .errors import percent
 from .health import Health
 from .names import readable
+from .notebook import Compact, page
 from .power import PowerResult
 from .trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, VERDICTS, TrustMap, few_near
 
@@ -173,20 +186,59 @@ class Verdict(Readable):
         return " ".join(self.statements)
 
     def summary(self) -> str:
-        """A table with a line for each observation, and the tests over all x."""
-        rows = self.table
-        first = max(len("observation"), *(len(label) for label in self.labels))
-        widths = [max(8, len(name)) for name in rows[0]]
-        head = [name.rjust(width) for name, width in zip(rows[0], widths, strict=True)]
-        lines = ["  ".join(["observation".ljust(first), "verdict".ljust(12), *head])]
-        for label, word, row in zip(self.labels, self.verdicts, rows, strict=True):
-            numbers = zip(row.values(), widths, strict=True)
-            cells = [_cell(value).rjust(width) for value, width in numbers]
-            lines.append("  ".join([label.ljust(first), word.ljust(12), *cells]))
-        lines.append(f"H0: {self.hypothesis}. Only this test sets the verdict.")
-        for name, p in self.global_pvalues.items():
-            lines.append(f"{name} over all x: p = {number(p)}. {self.over_all_x(name)}")
-        return "\n".join(lines)
+        """A table with a line for each observation, what it means, and the tests over all x."""
+        return self._summary(len(self.labels))
+
+    def _summary(self, most: int) -> str:
+        """The same with so many lines of the table."""
+        compact = self._compact
+        # Another blank before verdicts, for a symbol.
+        table = [[row[0], f" {row[1]}", *row[2:]] for row in (compact.head, *compact.rows)]
+        lines = laid_out(table[0], table[1 : most + 1], left=2)
+        if len(self.labels) > most:
+            lines.append(f"... and {len(self.labels) - most} more")
+        return "\n".join([*lines, "", *(wrapped(note, "  ") for note in compact.notes)])
+
+    @property
+    def _compact(self) -> Compact:
+        """The table that is printed; nothing is said of what lies outside."""
+        support, detectable = self.local.support, self._detectable
+        assert support is not None
+        columns = [
+            [probability(float(p)) for p in self.local.adjusted],
+            [f"{auc:.2f}" for auc in self.local.auc.value],
+            *([_size(name, size) for size in sizes] for name, sizes in detectable.items()),
+            [f"{count:.0f}" for count in support.pairs],
+        ]
+        rows = [list(row) for row in zip(self.labels, self.verdicts, *columns, strict=True)]
+        said = [[*row[:2], *["–"] * 5, row[-1]] if row[1] == OUTSIDE else row for row in rows]
+        p = "p" if len(self.labels) == 1 else "corr. p"
+        head = [self.heading, "verdict", p, "AUC", *detectable, "near"]
+        return Compact(head, said, self._notes)
+
+    @property
+    def _detectable(self) -> dict[str, np.ndarray]:
+        """Detectable sizes (o,): of a shift in sd, and by how much widths are wrong."""
+        mde = {curve.error.kind: curve.mde for curve in self.detectable.weakest.curves}
+        narrow = 1 - 1 / (1 + mde["too narrow"])
+        return {"shift": mde["shift"], "wide": mde["too wide"], "narrow": narrow}
+
+    @property
+    def _notes(self) -> list[str]:
+        """What is tested, what the columns are, and the tests over all x."""
+        o = len(self.labels)
+        corrected = f"corr. p: p, corrected for {o} observations. " if o > 1 else ""
+        columns = (
+            f"{corrected}AUC: 0.5 if q is right. Detectable in any single parameter with "
+            f"probability {self.detectable.target:g}: a shift, in sd of q; an sd too wide or too "
+            "narrow by so much. near: simulations near x_o."
+        )
+        tested = f"H0: {self.hypothesis}. Only this test sets the verdict."
+        over_all_x = (
+            f"{name} over all x: p {equals(p)}. {self.over_all_x(name)}"
+            for name, p in self.global_pvalues.items()
+        )
+        return [tested, columns, *over_all_x]
 
     @property
     def record(self) -> dict[str, Any]:
@@ -216,7 +268,15 @@ class Verdict(Readable):
         }
 
     def __repr__(self) -> str:
-        return f"{self.summary()}\n\n{self.verdict}"
+        return self.text(MOST_ROWS)
+
+    def text(self, most: int | None = None) -> str:
+        """The verdict and the table, with so many lines at most; as wide as the terminal."""
+        said = "\n".join(wrapped(statement, "  ") for statement in self.statements)
+        return f"{said}\n\n{self._summary(len(self.labels) if most is None else most)}"
+
+    def _repr_html_(self) -> str:
+        return page(self.statements, self._compact, self.local)
 
     def at(self, which: int) -> str:
         """What is to be said of one observation."""
@@ -240,7 +300,7 @@ class Verdict(Readable):
         what = (
             "p" if len(self.labels) == 1 else f"p, corrected for {len(self.labels)} observations,"
         )
-        return f"{what} = {number(p)}" + (
+        return f"{what} {equals(p)}" + (
             f", the smallest possible with {nulls} null copies" if least else ""
         )
 
@@ -272,7 +332,7 @@ class Verdict(Readable):
         p = float(self.pvalue[which])
         if p <= self.alpha:
             return (
-                f"p = {number(p)} is not significant after correction for {len(self.labels)} "
+                f"p {equals(p)} is not significant after correction for {len(self.labels)} "
                 "observations."
             )
         if few_near(self.local)[which]:
@@ -364,9 +424,11 @@ def _listed(words: list[str], most: int = 5) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _cell(value: float) -> str:
-    """A number of a table; counts are whole."""
-    return f"{value:.0f}" if value.is_integer() and value > 1 else number(value)
+def _size(name: str, size: float) -> str:
+    """A detectable size in two digits: of a shift, or by how much a width is wrong."""
+    if not size < np.inf or (name == "narrow" and size >= 1):
+        return "none"
+    return number(size, 2) if name == "shift" else percent(size)
 
 
 def _effects(effects: Effects) -> dict[str, dict[str, float | None]]:

@@ -461,7 +461,7 @@ def test_the_same_seed_gives_the_same_tarp_and_no_generator_moves(gaussian):
 class TestTARPResult:
     def test_it_prints_and_says_how_it_was_made(self, gaussian):
         result = tarp(gaussian().calibration(60, k=5), centre)
-        assert "balls around references" in repr(result)
+        assert "balls around references" in " ".join(repr(result).split())
         expected = {"test": "TARP", "references": "centre", "n": 60, "m": 2, "k": 5, "seed": 0}
         assert expected.items() <= result.settings.items()
         assert result.settings["metric"] == "ScaledEuclidean(scales=None)"

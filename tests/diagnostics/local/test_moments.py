@@ -253,7 +253,7 @@ def test_it_says_what_it_found(gaussian, tmp_path):
     text = repr(result)
     assert "throughout the nearest 20%" in text
     assert "width × 1." in text
-    assert result._repr_html_().startswith("<table>")
+    assert "<table>" in result._repr_html_()
     assay.save(result, tmp_path / "result.npz")
     assert repr(assay.load(tmp_path / "result.npz")) == text
 

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ..._core import Seed, as_null, check_kind, seed_of, spread_over
 from ...nulls.exchange import Exchange, LocalExchange
-from ...results import LocalResult, MaxT, number, pvalue, settings_of
+from ...results import LocalResult, MaxT, probability, pvalue, settings_of
 from ...samples.calibration import Calibration, Draws, Observation
 from ...samples.neighbourhoods import Nearest
 from ...samples.posterior import StandardNormal
@@ -131,7 +131,7 @@ class ScoreResult(LocalResult):
         auc = self.auc
         return (
             f"If q were right near x_o, a statistic at least this large would occur with "
-            f"probability {number(float(self.pvalue))} ({self.null.shape[-1]} null copies). Near "
+            f"probability {probability(float(self.pvalue))} ({self.null.shape[-1]} null copies). Near "
             f"x_o, truths are told from draws of q with AUC {auc.value:.2f} ({auc.lower:.2f} to "
             f"{auc.upper:.2f} if q is right).{self._warning}"
         )
