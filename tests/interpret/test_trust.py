@@ -106,7 +106,7 @@ def test_a_picture(found):
     line = assay.plots.trust_map(found, coordinates=PLACES[:, 0].numpy())
     assert line.get_ylabel() == "p-value"
     wide = assay.plots.trust_map(found, coordinates=None)
-    assert wide.get_xlabel() == "x[0]"
+    assert wide.get_xlabel() == "x[0] (units of x)"
     with pytest.raises(ValueError, match="coordinates: expected"):
         assay.plots.trust_map(found, coordinates=np.zeros((4, 3)))
     plt.close("all")
