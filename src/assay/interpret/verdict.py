@@ -297,12 +297,12 @@ class Verdict(Readable):
         """The p-value in words, with what it could be at least."""
         p, nulls = float(self.local.adjusted[which]), self.local.null.shape[-1]
         least = p <= (1 + 1e-9) / (1 + nulls)
-        what = (
-            "p" if len(self.labels) == 1 else f"p, corrected for {len(self.labels)} observations,"
-        )
-        return f"{what} {equals(p)}" + (
-            f", the smallest possible with {nulls} null copies" if least else ""
-        )
+        said = [f"p {equals(p)}"]
+        if len(self.labels) > 1:
+            said.append(f"corrected for {len(self.labels)} observations")
+        if least:
+            said.append(f"the smallest possible with {nulls} null copies")
+        return ", ".join(said)
 
     def _detected(self, which: list[int]) -> str:
         """What is detected at some observations, in the parameter where it is hardest."""
