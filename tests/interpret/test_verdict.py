@@ -45,7 +45,7 @@ def test_words(found):
 
 
 def test_at_one_observation(found):
-    low = "p, corrected for 3 observations, = 0.025, the smallest possible with 39 null copies"
+    low = "p = 0.025, corrected for 3 observations, the smallest possible with 39 null copies"
     assert found.at(0).startswith(f"left: rejected ({low}). Near x_o (nearest 20 %), q's mean of ")
     assert found.at(1).startswith("right: passed. No error found. With probability 0.8")
     assert found.at(2) == (
