@@ -66,8 +66,15 @@ def detectable(record: Record) -> str:
 
 def exact(record: Record) -> str:
     kinds = ("anything", "at an observation", "over all x", "effects")
-    rows = ([r["design"], r["data sets"], *(r[k] for k in kinds)] for r in record["rows"])
-    return table(("design", "data sets", *kinds), rows)
+    rows = (
+        [r["design"], r["data sets"], *(r[k] for k in kinds), _interval(*r["interval"])]
+        for r in record["rows"]
+    )
+    return table(("design", "data sets", *kinds, "95 % interval of anything"), rows)
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{low:.3f} to {high:.3f}"
 
 
 BLOCKS: dict[str, Callable[[Record], str]] = {
@@ -81,11 +88,17 @@ BLOCKS: dict[str, Callable[[Record], str]] = {
 }
 
 
+def read(path: Path) -> Record:
+    """A record."""
+    found: Record = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
 def rewritten(text: str) -> str:
     """The page with all its tables made anew."""
 
     def made(found: re.Match[str]) -> str:
-        record = json.loads((RECORDS / f"{found[2]}.json").read_text(encoding="utf-8"))
+        record = read(RECORDS / f"{found[2]}.json")
         return f"{found[1]}\n{BLOCKS[found[2]](record)}\n{found[3]}"
 
     return MARK.sub(made, text)

@@ -17,7 +17,7 @@ import numpy as np
 from paper_samples import EASY, HARD, Case, require
 
 import assay
-from assay.nulls.copies import Classifier
+from assay.classifiers.base import Classifier
 from assay.samples.neighbourhoods import Nearest, Smooth
 
 Test = Callable[[assay.Draws], "assay.results.LocalTested"]

@@ -1,0 +1,42 @@
+"""Benchmarks can be imported, and pages are written from their records."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks import page
+
+ROOT = Path(__file__).parents[1]
+SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
+
+
+# These import each other by their package, others are run by their path.
+IN_PACKAGE = ("alternatives", "page", "verdict")
+
+
+def test_every_benchmark_can_be_imported():
+    scripts = [name for name in SCRIPTS if name not in IN_PACKAGE]
+    lines = [
+        f"import sys; sys.path[:0] = [{str(ROOT / 'benchmarks')!r}, {str(ROOT)!r}]",
+        *(f"import {name}" for name in scripts),
+        *(f"import benchmarks.{name}" for name in IN_PACKAGE),
+    ]
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_tables_of_the_verdict_are_those_of_the_records():
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.rewritten(text) == text
+
+
+@pytest.mark.parametrize("name", page.BLOCKS)
+def test_a_record_that_is_shown_says_where_it_comes_from(name):
+    path = page.RECORDS / f"{name}.json"
+    if f"<!-- {name} -->" not in page.PAGE.read_text(encoding="utf-8"):
+        assert not path.exists()
+        return
+    record = page.read(path)
+    assert {"versions", "machine", "seed"} <= set(record)
+    assert "commit" in record or "commits" in record
