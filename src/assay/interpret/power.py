@@ -13,9 +13,10 @@ sizes share the same truths in a repetition, and all observations the same plant
 
 **Nulls are made once** for the moment test. In latent space they know neither q nor the truths,
 and nothing is lost; for draws they are those of the same sets without an error, since exchanges of
-a set in which one member of k + 1 was moved a little are nearly those of the set. Other tests are
-made again for every planted data set: whole, or, where its statistic is that of a single
-classifier, with a few null copies that are pooled over all repetitions at the same size.
+a set in which one member of k + 1 was moved a little are nearly those of the set. The score test
+is run on all its null copies at once, with the error planted near x_o alone. Other tests are made
+again for every planted data set: whole, or, where its statistic is that of a single classifier,
+with a few null copies that are pooled over all repetitions at the same size.
 """
 
 import math
