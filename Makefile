@@ -47,13 +47,13 @@ bench: install
 	$(BIN)/python benchmarks/speed_lhpd.py
 	$(BIN)/python benchmarks/power_lhpd.py
 	$(BIN)/python benchmarks/speed_c2st.py
-	$(BIN)/python benchmarks/effects.py claims
-	$(BIN)/python benchmarks/effects.py at
-	$(BIN)/python benchmarks/effects.py bands
-	$(BIN)/python benchmarks/effects.py reweighted
+	$(BIN)/python -m benchmarks.effects claims
+	$(BIN)/python -m benchmarks.effects at
+	$(BIN)/python -m benchmarks.effects bands
+	$(BIN)/python -m benchmarks.effects reweighted
 	$(BIN)/python benchmarks/power_mde.py
 	$(BIN)/python benchmarks/zoom.py
-	$(BIN)/python benchmarks/simulator.py --repetitions 20 --level 200
+	$(BIN)/python -m benchmarks.simulator --repetitions 20 --level 200
 
 # Every figure and table at a small budget, under half an hour; see experiments/__main__.py.
 experiments: install

@@ -34,10 +34,7 @@ import argparse
 import json
 import math
 import multiprocessing
-import os
-import platform
 import re
-import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -56,8 +53,9 @@ from tqdm import tqdm
 
 import assay
 from assay._core import stream
-from assay.results import versions
 from assay.samples.neighbourhoods import Distance, Nearest
+
+from .record import origin
 
 NULLS, SHARE, LEVEL = 199, 0.2, 0.05
 # The informative numbers of x, and their values at x_o.
@@ -964,9 +962,7 @@ def _rate(rate: float) -> str:
 def record(rows: list[Row], run: argparse.Namespace) -> dict[str, Any]:
     """What was run, where, and every p-value."""
     return {
-        "commit": _commit(),
-        "versions": versions(),
-        "machine": {"platform": platform.platform(), "processors": os.cpu_count()},
+        **origin(),
         "seed": run.seed,
         "repetitions": run.repetitions,
         "nulls": NULLS,
@@ -989,23 +985,6 @@ def _plain(of: Row) -> dict[str, Any]:
 
 def _number(value: float, digits: int) -> float | None:
     return None if math.isnan(value) else round(float(value), digits)
-
-
-def _commit() -> str:
-    """The commit that is checked out; empty outside a repository."""
-    git = [
-        "git",
-        "-C",
-        str(Path(__file__).parent),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-    ]
-    try:
-        return subprocess.run(git, capture_output=True, text=True).stdout.strip()
-    except FileNotFoundError:
-        return ""
 
 
 def _names(text: str, known: Iterable[str]) -> tuple[str, ...]:

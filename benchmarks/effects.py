@@ -1,12 +1,12 @@
 """Effects: are claims as rare as they should be, do intervals hold, does reweighting help?
 
-    PYTHONPATH=src:. python benchmarks/effects.py claims [--repetitions 1000] [--workers 16]
+    python -m benchmarks.effects claims [--repetitions 1000] [--workers 16]
         [--only ...] [--record claims.json]
-    PYTHONPATH=src:. python benchmarks/effects.py at [--repetitions 500] [--workers 16]
+    python -m benchmarks.effects at [--repetitions 500] [--workers 16]
         [--only ...] [--record at.json]
-    PYTHONPATH=. python benchmarks/effects.py bands [--repetitions 200] [--nulls 39]
+    python -m benchmarks.effects bands [--repetitions 200] [--nulls 39]
         [--workers 16] [--only ...]
-    PYTHONPATH=. python benchmarks/effects.py reweighted [--device cuda] [--task slcp ...]
+    python -m benchmarks.effects reweighted [--device cuda] [--task slcp ...]
         [--observations 10]
 
 `claims`: q is right, in designs with ties, counts, heavy tails, bounds, few pairs, many features
@@ -50,11 +50,13 @@ from assay._core import stream
 from assay.diagnostics.local.local_effects import Kind, local_effects
 from assay.interpret.effects import Effects, effects_of
 from assay.interpret.errors import Error, Narrow, Shift, Skew, Wide
-from assay.results import LEVELS, versions
+from assay.results import LEVELS
 from assay.samples.calibration import Latents
 from assay.samples.posterior import StandardNormal
 from assay.tasks import BENCHMARK, ConjugateGaussian, GammaPoisson, Perturbed, task
 from assay.tasks.task import Task
+
+from .record import origin
 
 KINDS = ("bias", "dispersion", "intervals", "region", "total_variation")
 TRUTH, DRAWS = 400_000, 2000
@@ -276,7 +278,7 @@ def _held(kind: Kind, value: float, name: str) -> float:
 
 def study(run: argparse.Namespace, studies: dict[str, tuple[Callable, list[str]]]) -> None:
     """Repeats each design, prints means with binomial intervals, and writes a record."""
-    record: dict = {"repetitions": run.repetitions, "versions": versions(), "designs": {}}
+    record: dict = {**origin(), "seed": 0, "repetitions": run.repetitions, "designs": {}}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(run.workers, context, initializer=single) as pool:
         for title, (function, names) in studies.items():

@@ -73,6 +73,35 @@ def exact(record: Record) -> str:
     return table(("design", "data sets", *kinds, "95 % interval of anything"), rows)
 
 
+def claims(record: Record) -> str:
+    rows = ([name, found["any"]] for name, found in record["designs"].items() if "any" in found)
+    return table(("design", "any effect named"), rows)
+
+
+def planted(record: Record) -> str:
+    each = record["designs"].items()
+    rows = ([name, found["named"], found["else"]] for name, found in each if "named" in found)
+    return table(("error", "named", "anything else named"), rows)
+
+
+def at(record: Record) -> str:
+    kinds = ("bias", "dispersion", "correlation", "region", "near")
+    head = ("error; samples", "bias", "width", "correlation", "90 % region", "average near x_o")
+    rows = (
+        [name, *(found.get(k, "") for k in kinds)] for name, found in record["designs"].items()
+    )
+    return table(head, rows)
+
+
+def simulator(record: Record) -> str:
+    rows = ([r["design"], r["way"], _many(r)] for r in record["power"])
+    return table(("design", "pairs", "simulations for power 0.8"), rows)
+
+
+def _many(row: Record) -> str:
+    return "more" if row["needed"] is None else f"{row['needed']:.0f}"
+
+
 def _interval(low: float, high: float) -> str:
     return f"{low:.3f} to {high:.3f}"
 
@@ -85,7 +114,13 @@ BLOCKS: dict[str, Callable[[Record], str]] = {
     "one": rates,
     "detectable": detectable,
     "exact": exact,
+    "claims": claims,
+    "planted": planted,
+    "at": at,
+    "simulator": simulator,
 }
+# Records that more than one table is made of.
+OF = {"planted": "claims"}
 
 
 def read(path: Path) -> Record:
@@ -94,11 +129,16 @@ def read(path: Path) -> Record:
     return found
 
 
+def path_of(block: str) -> Path:
+    """The record that a table is made of."""
+    return RECORDS / f"{OF.get(block, block)}.json"
+
+
 def rewritten(text: str) -> str:
     """The page with all its tables made anew."""
 
     def made(found: re.Match[str]) -> str:
-        record = read(RECORDS / f"{found[2]}.json")
+        record = read(path_of(found[2]))
         return f"{found[1]}\n{BLOCKS[found[2]](record)}\n{found[3]}"
 
     return MARK.sub(made, text)

@@ -1,6 +1,6 @@
 """How many simulations a check needs: pairs around x_o against pairs from the prior.
 
-    python benchmarks/simulator.py [--repetitions 200] [--level 1000] [--workers 2] [--seed 0]
+    python -m benchmarks.simulator [--repetitions 200] [--level 1000] [--workers 2] [--seed 0]
         [--designs gaussian linear mixture state_space] [--out simulator.json]
 
 Posteriors that are known, with an error near x_o: q is too high by 0.3 standard deviations
@@ -16,9 +16,6 @@ cases.
 
 import argparse
 import json
-import os
-import platform
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -35,10 +32,11 @@ from tqdm import tqdm
 import assay
 from assay._core import seed_of, stream
 from assay.interpret.errors import Shift
-from assay.results import versions
 from assay.samples.pairs import Simulations
 from assay.suite import _from_calibration, _from_simulator, _Given, _How
 from assay.tasks import ConjugateGaussian, GaussianMixture, Perturbed, StateSpace, Task
+
+from .record import origin
 
 SUITE = assay.Suite.quick(null=99)
 SHIFT, NEAR, TARGET, ENOUGH = 0.3, 2.0, 0.8, 0.9
@@ -192,11 +190,8 @@ def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def made_with(run: argparse.Namespace) -> dict[str, Any]:
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
-    machine = f"{platform.platform()}, {os.cpu_count()} cores"
     arguments = {k: str(v) if isinstance(v, Path) else v for k, v in vars(run).items()}
-    made = {"commit": commit.stdout.strip(), "versions": versions(), "machine": machine}
-    return {**made, "arguments": arguments, "suite": repr(SUITE)}
+    return {**origin(), "seed": run.seed, "arguments": arguments, "suite": repr(SUITE)}
 
 
 def main() -> None:

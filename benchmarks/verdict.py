@@ -29,8 +29,6 @@ wrong where the first is above one, or with the prior for q.
 import argparse
 import json
 import math
-import os
-import platform
 import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -50,11 +48,10 @@ import assay
 from assay._core import stream
 from assay.diagnostics.local.score import SHARES
 from assay.interpret.errors import Error, Narrow, Shift, Wide
-from assay.results import versions
 from assay.samples.neighbourhoods import Nearest
 
-from .alternatives import _commit
 from .paper_samples import Case, require
+from .record import origin
 
 LEVEL, NULLS = 0.05, 39
 QUICK = assay.Suite.quick()
@@ -433,17 +430,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a file for the record")
     run = parser.parse_args()
     rows = list(studies[run.study](run))
-    machine = {"platform": platform.platform(), "processors": os.cpu_count()}
     how = {"study": run.study, "repetitions": run.repetitions, "seed": run.seed, "nulls": NULLS}
     if run.out is not None:
-        made = {
-            "commit": _commit(),
-            "versions": versions(),
-            "machine": machine,
-            **how,
-            "rows": rows,
-        }
-        run.out.write_text(json.dumps(made, indent=1) + "\n")
+        run.out.write_text(json.dumps({**origin(), **how, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
 
 
 # These import each other by their package, others are run by their path.
-IN_PACKAGE = ("alternatives", "page", "verdict")
+IN_PACKAGE = ("alternatives", "effects", "page", "record", "simulator", "verdict")
 
 
 def test_every_benchmark_can_be_imported():
@@ -33,7 +33,7 @@ def test_tables_of_the_verdict_are_those_of_the_records():
 
 @pytest.mark.parametrize("name", page.BLOCKS)
 def test_a_record_that_is_shown_says_where_it_comes_from(name):
-    path = page.RECORDS / f"{name}.json"
+    path = page.path_of(name)
     if f"<!-- {name} -->" not in page.PAGE.read_text(encoding="utf-8"):
         assert not path.exists()
         return

@@ -106,7 +106,7 @@ class Suite:
     alpha: float = 0.05
     null: int = 199
     classifier: Classifier | None = MLP()
-    classifier_null: int = 99
+    classifier_null: int = 49
     k: int = 16
     draws: int = 1000
     pairs: int = 1000
@@ -407,6 +407,8 @@ class _Run:
         """The parts of a check, by name."""
         self.bar.enter("local test")
         test = score(self.given.local, self.given.where, self.suite.null, self.seed)
+        # Sums for planted errors serve the data too.
+        planting = self._planting(test, self.given.draws)
         local = test(self.given.draws)
         if self.given.support is not None:
             local = replace(local, support=self.given.support)
@@ -414,7 +416,7 @@ class _Run:
         parts: dict[str, Any] = {"local": local, "effects": self._effects(local, said)}
         # A bar for each error in each parameter, one that fades, and the context.
         self.bar.enter("detectable errors", 3 * self.given.local.m + 2)
-        parts |= self._judged(test, local)
+        parts |= self._judged(test, local, planting)
         rejected = np.array([word == REJECTED for word in parts["trust"].verdicts])
         parts["effects"] = parts["effects"].claimed_at(rejected)
         if self.suite.classifier is not None:
@@ -432,8 +434,8 @@ class _Run:
         null = Exchange(self.suite.classifier_null)
         return effects(lc2st(calibration, Ridge(), null, seed=self.seed)(draws), names)
 
-    def _judged(self, test: LocalTest, local: Any) -> dict[str, Any]:
-        every, planting = range(self.given.local.m), self._planting(test, self.given.draws)
+    def _judged(self, test: LocalTest, local: Any, planting: Planting) -> dict[str, Any]:
+        every = range(self.given.local.m)
         detectable = planting([kind(j) for kind in (Shift, Wide, Narrow) for j in every])
         trust = judged(local, detectable.weakest, self.suite.relevant, self.suite.alpha)
         # An error that fades is told of, and need not be detectable.
@@ -459,7 +461,7 @@ class _Run:
         kind = {kind.kind: kind for kind in (Shift, Wide, Narrow)}[hardest.error.kind]
         relevant = self.suite.relevant
         sharp = self._planting(test, there).detects(kind(0), relevant)
-        return judged_by(test(there), sharp, {}, relevant, self.suite.alpha)
+        return judged_by(test.decided(there), sharp, {}, relevant, self.suite.alpha)
 
     def _classified(self, names: tuple[str, ...] | None, rejected: np.ndarray) -> dict[str, Any]:
         if self.suite.classifier is None:

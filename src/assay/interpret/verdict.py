@@ -159,6 +159,12 @@ class Verdict(Readable):
         return "No error found."
 
     @property
+    def auc(self) -> np.ndarray:
+        """How well truths are told from draws near observations, with shape (o,)."""
+        assert self.local.auc is not None
+        return self.local.auc.value
+
+    @property
     def table(self) -> list[dict[str, float]]:
         """One row for each observation: p-values, detectable effects, and pairs."""
         support = self.local.support
@@ -168,7 +174,7 @@ class Verdict(Readable):
             columns["corrected p"] = self.local.adjusted
         if self.classifier is not None:
             columns["classifier p"] = self.classifier.pvalue
-        columns["AUC"] = self.local.auc.value
+        columns["AUC"] = self.auc
         for curve in self.detectable.weakest.curves:
             columns[f"detectable {curve.error.kind}"] = curve.mde
         columns["simulations near"] = support.pairs
@@ -206,7 +212,7 @@ class Verdict(Readable):
         assert support is not None
         columns = [
             [probability(float(p)) for p in self.local.adjusted],
-            [f"{auc:.2f}" for auc in self.local.auc.value],
+            [f"{auc:.2f}" for auc in self.auc],
             *([_size(name, size) for size in sizes] for name, sizes in detectable.items()),
             [f"{count:.0f}" for count in support.pairs],
         ]

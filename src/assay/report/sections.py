@@ -158,7 +158,7 @@ def _cells(check: Verdict, i: int) -> list[str]:
     if check.outside(i):
         return [*["–"] * (len(pvalues) + 1 + len(kinds)), near]
     sizes = check.detected_at(i)
-    auc = f"{float(check.local.auc.value[i]):.2f}"
+    auc = f"{float(check.auc[i]):.2f}"
     return [*(_p(p[i]) for p in pvalues), auc, *(sizes[kind] for kind in kinds), near]
 
 

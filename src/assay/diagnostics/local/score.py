@@ -106,34 +106,42 @@ class ScoreResult(LocalResult):
     Args:
         kinds: The g kinds of evidence that are put together.
         evidence: The p-value of each kind alone, with shape (g,) or (o, g).
-        auc, accuracy: How well truths are told from draws near x_o by a classifier that has not
-            seen them, with null bands: 1/2 where they cannot be told apart; shape () or (o,).
         pairs: The number of calibration pairs near x_o at each size, with shape (c,) or (o, c).
+        auc, accuracy: How well truths are told from draws near x_o by a classifier that has not
+            seen them, with null bands: 1/2 where they cannot be told apart; shape () or (o,). None
+            where only the p-value was asked for.
     """
 
     kinds: tuple[str, ...]
     evidence: np.ndarray
-    auc: Band
-    accuracy: Band
     pairs: np.ndarray
+    auc: Band | None = None
+    accuracy: Band | None = None
     adjustment: MaxT = MaxT()
 
     @property
     def _columns(self) -> dict[str, np.ndarray]:
-        own = {"AUC": self.auc.value, "simulations near x_o": self.pairs[..., -1]}
-        return {**super()._columns, **own}
+        own = {} if self.auc is None else {"AUC": self.auc.value}
+        return {**super()._columns, **own, "simulations near x_o": self.pairs[..., -1]}
 
     @property
     def sentence(self) -> str:
         """One sentence to quote."""
         if self.many:
             return f"{self._counted}. {self._adjusted_by}"
-        auc = self.auc
         return (
             f"If q were right near x_o, a statistic at least this large would occur with "
-            f"probability {probability(float(self.pvalue))} ({self.null.shape[-1]} null copies). "
-            f"Near x_o, truths are told from draws of q with AUC {auc.value:.2f} "
-            f"({auc.lower:.2f} to {auc.upper:.2f} if q is right).{self._warning}"
+            f"probability {probability(float(self.pvalue))} ({self.null.shape[-1]} null copies)."
+            f"{self._told_apart}{self._warning}"
+        )
+
+    @property
+    def _told_apart(self) -> str:
+        if self.auc is None:
+            return ""
+        return (
+            f" Near x_o, truths are told from draws of q with AUC {self.auc.value:.2f} "
+            f"({self.auc.lower:.2f} to {self.auc.upper:.2f} if q is right)."
         )
 
 
@@ -149,19 +157,25 @@ class Score(LocalTest):
     def __call__(self, draws: Any) -> ScoreResult:
         """Tests q at one observation or many."""
         observation = self.calibration.observation(Draws.of(draws))
-        shaped, rings = observation.shaped, self.rings(observation)
-        sums = self.sets.sums(rings, range(1))
+        rings, sums = self._asked(observation, range(1))
+        told = [self.sets.told_apart(rings.near(i), each) for i, each in enumerate(sums)]
+        bands = (_band(np.stack(each)) for each in zip(*told, strict=True))
+        auc, accuracy = map(observation.shaped, bands)
+        return replace(self._decided(observation), auc=auc, accuracy=accuracy)
+
+    def decided(self, draws: Any) -> ScoreResult:
+        """The same without telling truths from draws."""
+        return self._decided(self.calibration.observation(Draws.of(draws)))
+
+    def _decided(self, observation: Observation) -> ScoreResult:
+        shaped, (rings, sums) = observation.shaped, self._asked(observation, range(1))
         kinds, tables = zip(*map(self.sets.evidence, sums), strict=True)
         statistics = np.stack([pooled(table) for table in tables])
-        told = [self.sets.told_apart(rings.near(i), each) for i, each in enumerate(sums)]
-        auc, accuracy = (_band(np.stack(each)) for each in zip(*told, strict=True))
         return ScoreResult(
             statistic=shaped(statistics[:, 0]),
             null=shaped(statistics[:, 1:]),
             kinds=kinds[0],
             evidence=shaped(np.stack([pvalue(each[:, 0], each[:, 1:]) for each in tables])),
-            auc=shaped(auc),
-            accuracy=shaped(accuracy),
             pairs=shaped(rings.sizes),
             x=shaped(observation.x.cpu().numpy()),
             hypothesis=self.where.hypothesis(rings.share),
@@ -184,9 +198,8 @@ class Score(LocalTest):
 
     def planted(self, observation: Observation) -> "PlantedScore":
         """The test of errors that are planted near observations."""
-        rings = self.rings(observation)
-        versions = range(1, min(VERSIONS, self.null.n) + 1)
-        sums = [_renulled(each) for each in self.sets.sums(rings, versions)]
+        rings, sums = self._asked(observation, range(1, min(VERSIONS, self.null.n) + 1))
+        sums = [_renulled(each) for each in sums]
         claim = self.null.n, self.null.n, self.where.hypothesis(rings.share)
         samples = [self._sample(rings.near(i)) for i in range(len(rings.ring))]
         return PlantedScore(*claim, self.sets, samples, sums)
@@ -195,6 +208,23 @@ class Score(LocalTest):
         """Some of the sets (b,) near an observation."""
         r = self.sets.members.shape[1]
         return _Sample(self.sets, near[:: 1 + len(near) * r // PLANTED])
+
+    def _asked(self, observation: Observation, outside: range) -> tuple["Rings", list[list[Sums]]]:
+        """What is near observations, and sums there, with those of some copies elsewhere.
+
+        They are kept until other observations are asked for: the data's and those of planted
+        errors differ elsewhere alone.
+        """
+        key = observation.features.cpu().numpy().tobytes()
+        if key not in self._kept or self._kept[key].copies < outside.stop:
+            rings = self.rings(observation)
+            self._kept.clear()
+            self._kept[key] = _Kept(rings, self.sets.sums(rings, range(outside.stop)))
+        return self._kept[key].of(outside)
+
+    @cached_property
+    def _kept(self) -> "dict[bytes, _Kept]":
+        return {}
 
     def rings(self, observation: Observation) -> "Rings":
         """Which sets are near observations, around them, and elsewhere."""
@@ -238,6 +268,23 @@ class Rings:
     def near(self, which: int) -> Tensor:
         """The sets (b,) near one observation."""
         return (self.ring[which] < self.c).nonzero().flatten()
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """What is near observations, and the sums of each bank there."""
+
+    rings: Rings
+    sums: list[list[Sums]]
+
+    @property
+    def copies(self) -> int:
+        """The number of copies whose sums elsewhere are known."""
+        return len(self.sums[0][0].outside)
+
+    def of(self, outside: range) -> tuple[Rings, list[list[Sums]]]:
+        """The same with the sums of some copies elsewhere."""
+        return self.rings, [[s.elsewhere(outside) for s in each] for each in self.sums]
 
 
 @dataclass(frozen=True, eq=False)

@@ -207,6 +207,11 @@ class Sums:
     sizes: tuple[int, ...]
     others: int
 
+    def elsewhere(self, copies: range) -> "Sums":
+        """The same with sums of some copies where x is not near."""
+        some = slice(copies.start, copies.stop)
+        return replace(self, around=self.around[some], outside=self.outside[some])
+
 
 # Groups of evidence, with statistics (j, h) of which the largest over j counts.
 Statistics = Iterator[tuple[str, Tensor]]
@@ -504,9 +509,10 @@ def banks_of(m: int, *, normal: bool) -> tuple[Bank, ...]:
 def evidence(groups: dict[str, list[np.ndarray]], reference: int | None = None) -> np.ndarray:
     r"""The evidence (g, h) of each group of statistics (j, h) in h copies.
 
-    Statistics are standardised over the first `reference` copies, all by default, and turned into
-    :math:`e = -\log P(Z \ge z)`. The largest over j, standardised again, is added up over a group:
-    a sum sees what several views half see.
+    Statistics are standardised over all copies and turned into :math:`e = -\log P(Z \ge z)`; with
+    a `reference`, over that many of the first, and each of the others joins these alone. The
+    largest over j, standardised again, is added up over a group: a sum sees what several views
+    half see.
     """
     totals = [np.sum([_view(view, reference) for view in views], 0) for views in groups.values()]
     return np.stack([surprise(total, reference) for total in totals])
@@ -534,4 +540,11 @@ def surprise(statistics: np.ndarray, reference: int | None) -> np.ndarray:
     some = roots[..., :reference]
     spread = some.std(-1, keepdims=True)
     z = (roots - some.mean(-1, keepdims=True)) / np.where(spread > 0, spread, 1)
+    if reference is not None:
+        z[..., reference:] = _joining(z[..., reference:], reference)
     return np.asarray(-scipy.special.log_ndtr(-z))
+
+
+def _joining(z: np.ndarray, n: int) -> np.ndarray:
+    """Values that n others were standardised without, each standardised together with them."""
+    return np.asarray(z * math.sqrt(n / (n + 1)) / np.sqrt(1 + np.square(z) / (n + 1)))
