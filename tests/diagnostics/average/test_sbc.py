@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -256,6 +258,24 @@ class TestResult:
         assert (histogram.lower <= histogram.expected).all()
         assert (histogram.upper >= histogram.expected).all()
         np.testing.assert_allclose(histogram.expected, 300 * np.diff(histogram.edges) / 31)
+
+    @pytest.mark.parametrize(("n", "k"), [(300, 30), (200, 12), (1000, 16), (400, 19)])
+    @pytest.mark.parametrize("alpha", [0.05, 0.2])
+    def test_the_band_of_a_histogram_is_exact(self, gaussian, n, k, alpha):
+        """4000 right posteriors: all bars are inside for 1 - alpha of them, within four errors.
+
+        Counts are whole numbers: the band that is one count narrower on one side holds too few.
+        """
+        right = sbc(gaussian().calibration(20, k=4), null=19)
+        ranks = np.random.default_rng(n).integers(0, k + 1, (n, 4000))
+        found = replace(right, ranks=ranks, k=k).histogram(alpha)
+        held = [
+            ((found.counts >= found.lower + less) & (found.counts <= found.upper)).all(1).mean()
+            for less in (0, 1)
+        ]
+        error = 4 * np.sqrt(alpha * (1 - alpha) / 4000)
+        assert held[0] > 1 - alpha - error
+        assert held[1] < 1 - alpha + error
 
 
 BAD = {
