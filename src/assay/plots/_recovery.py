@@ -50,7 +50,7 @@ def recovery(
         panel.axline((float(truth.mean()),) * 2, slope=1, color=INK, lw=0.8, ls="--", zorder=3)
         error = float(np.sqrt(np.mean((mean - truth) ** 2)))
         panel.set_title(f"{name}\nr = {_correlation(truth, mean):.2f}, RMSE = {error:.2g}")
-        panel.set(xlabel="true value", ylabel="mean of q, 90 % interval")
+        panel.set(xlabel="true value (own units)", ylabel="mean of q, 90 % interval")
     return _finished(grid)
 
 
@@ -78,7 +78,7 @@ def contraction(
         panel.scatter(across, up, s=6, color=CURVE, lw=0, alpha=0.7, clip_on=False, zorder=3)
         panel.set_title(f"{name}\nmedian contraction {np.median(shrunk[:, j]):.2f}")
         panel.set(xlim=(low, 1.05), ylim=(-far, far))
-        panel.set(xlabel="contraction, 1 − var(q) / var(prior)", ylabel="z-score (sd of q)")
+        panel.set(xlabel="1 − var(q) / var(prior)", ylabel="z-score (sd of q)")
     return _finished(grid)
 
 
