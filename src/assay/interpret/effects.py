@@ -26,7 +26,7 @@ from .._core import Seed, check_count, check_number, check_share, seed_of, strea
 from ..diagnostics.local.local_effects import Kind, LocalEffects
 from ..diagnostics.local.moment_effects import Tail
 from ..diagnostics.local.moments import MomentsResult
-from ..results import LEVELS, Frozen, LC2STResult, Readable, chosen, position
+from ..results import LEVELS, Frozen, LC2STResult, Readable, chosen, equals, position
 from .density_ratio import DIVERGENCES, RELIABLE, TITLES, Estimate, weighted
 
 # Fewest null copies whose spread can be told.
@@ -265,7 +265,7 @@ class Effects(Readable):
             remarks.append(
                 f"{tail.count[-1]} of {tail.truths[-1]} truths near x_o lie in the outermost "
                 f"{100 * float(tail.share):.2g} % of q ({expected:.1f} expected, "
-                f"p {f'= {p:.1g}' if p >= 1e-6 else '< 1e-6'})"
+                f"p {equals(p)})"
             )
         if self.khat is not None and self.khat > RELIABLE:
             remarks.append(

@@ -277,11 +277,13 @@ class Verdict(Readable):
 
     def text(self, most: int | None = None) -> str:
         """The verdict and the table, with so many lines at most; as wide as the terminal."""
-        said = "\n".join(wrapped(statement, "  ") for statement in self.readable.statements)
-        return f"{said}\n\n{self._summary(len(self.labels) if most is None else most)}"
+        shown = self.readable
+        said = "\n".join(wrapped(statement, "  ") for statement in shown.statements)
+        return f"{said}\n\n{shown._summary(len(self.labels) if most is None else most)}"
 
     def _repr_html_(self) -> str:
-        return page(self.readable.statements, self._compact, self.local)
+        shown = self.readable
+        return page(shown.statements, shown._compact, self.local)
 
     def at(self, which: int) -> str:
         """What is to be said of one observation."""

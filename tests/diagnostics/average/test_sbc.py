@@ -71,14 +71,14 @@ class TestManyQuantities:
     def test_there_are_enough_nulls(self, many, test):
         result = test(many)
         assert result.null.shape == (100, 1999)
-        assert "nulls no adjusted" not in result.sentence
+        assert "cannot be below" not in result.sentence
 
     def test_it_is_found(self, many):
         assert (sbc(many).adjusted <= 0.05).nonzero()[0].tolist() == [3]
 
     @pytest.mark.parametrize("test", [sbc, assay.coverage])
     def test_too_few_are_said(self, many, test):
-        words = "With 199 nulls no adjusted p-value can be below 0.500: take 1999."
+        words = "With 199 null copies p, corrected for 100, cannot be below 0.500: take 1999."
         assert words in test(many, null=199).sentence
 
 

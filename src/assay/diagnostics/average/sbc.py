@@ -37,7 +37,7 @@ from ...nulls.ranks import (
     rank_curve,
     surprised,
 )
-from ...results import Result, holm, rows_of, settings_of, too_few
+from ...results import Result, equals, holm, rows_of, settings_of, too_few
 from ...samples.calibration import Calibration
 from .ranks import Quantity, RowStream, ranked
 
@@ -213,16 +213,21 @@ class SBCResult(Result):
         low = np.flatnonzero(self.adjusted <= 0.05)
         if not len(low):
             return (
-                f"The ranks of no quantity depart from uniform beyond noise (smallest adjusted "
-                f"p-value {self.adjusted.min():.2g}, {len(self.names)} tested); errors that ranks "
-                f"do not see remain possible.{too_few(*self.null.shape)}"
+                f"The ranks of no quantity depart from uniform beyond noise ({self._smallest}); "
+                f"errors that ranks do not show remain possible.{too_few(*self.null.shape)}"
             )
         said = "; ".join(f"{self.names[j]}: q is {self.directions[j]}" for j in low[:6])
         more = "; ..." if len(low) > 6 else ""
         return (
             f"The ranks of {len(low)} of {len(self.names)} quantities depart from uniform "
-            f"(adjusted p-value at most 0.05): {said}{more}."
+            f"({self._smallest}): {said}{more}."
         )
+
+    @property
+    def _smallest(self) -> str:
+        """The smallest p-value in words."""
+        p, j = f"p {equals(float(self.adjusted.min()))}", len(self.names)
+        return p if j == 1 else f"smallest {p}, corrected for {j} quantities"
 
     def ecdf(self, alpha: float = 0.05) -> RankCurve:
         """The distribution functions of ranks, with a band of joint coverage 1 - alpha."""

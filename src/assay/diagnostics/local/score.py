@@ -132,7 +132,7 @@ class ScoreResult(LocalResult):
         return (
             f"If q were right near x_o, a statistic at least this large would occur with "
             f"probability {probability(float(self.pvalue))} ({self.null.shape[-1]} null copies). "
-            f"Near x_o, truths are told from draws of q with AUC {auc.value:.2f} "
+            f"Near x_o, a classifier separates truths from draws of q with AUC {auc.value:.2f} "
             f"({auc.lower:.2f} to {auc.upper:.2f} if q is right).{self._warning}"
         )
 
