@@ -253,7 +253,7 @@ def test_a_quick_check_runs_no_classifier(narrow):
 @pytest.mark.parametrize("word", ["rejected", "passed", "inconclusive", "outside"])
 def test_what_is_printed_fits_into_80_columns(narrow, word, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    names = [r"$\\theta_1$", "the conductance of the sodium channel"]
+    names = [r"$\theta_1$", "the conductance of the sodium channel"]
     labels = ["the patient of the second session, left hemisphere", "far"]
     draws = narrow.draws(X_O)
     found = assay.check(
