@@ -394,7 +394,7 @@ CASES = {
     "recovery": lambda: plots.recovery(calibration(), names=LATEX),
     "recovery_of_1": lambda: plots.recovery(calibration(1)),
     "contraction": lambda: plots.contraction(calibration(5)),
-    "near": lambda: plots.near(calibration(), names=LATEX, x_o=np.zeros(3)),
+    "near": lambda: plots.near(effects(names=LATEX)),
     "summary": lambda: plots.summary(check()),
     "summary_without": lambda: plots.summary(check(10, classifier=False)),
     "trust_map_line": lambda: plots.trust_map(trust(), coordinates=trust().x[:, 0]),

@@ -41,12 +41,12 @@ NAMED = {
     "levels": (partial(named, levels), {}, 1),
     "correlations": (partial(effects, 3), {}, 1),
     "effects": (partial(effects, 3), {}, 2),
+    "near": (partial(effects, 3), {}, 3),
     "shares": (partial(effects, 3), {}, 2),
 }
 # The same of plots that are given names, or need none.
 GIVEN = {
     "contraction": (calibration, {}, 3),
-    "near": (calibration, {"x_o": np.zeros(3)}, 3),
     "recovery": (calibration, {}, 3),
     "pairs": (partial(local, 3), {}, 1),
 }

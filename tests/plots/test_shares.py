@@ -46,8 +46,22 @@ def test_results_and_effects_are_drawn_alike(slope):
     assert at[0] == pytest.approx(1, abs=0.3)
 
 
+def test_truths_near_x_o_over_draws_of_q(slope):
+    panels = plots.near(slope[0])
+    told = assay.effects(slope)[0]
+    assert panels[0].get_xlabel().startswith(told.names[told.worst[0]])
+    for panel, j in zip(panels, told.worst, strict=True):
+        q, truths = (patch.get_data() for patch in panel.patches)
+        for drawn, own in ((q, told.drawn), (truths, told.truths)):
+            assert drawn.values.sum() == pytest.approx(1)
+            middle = (drawn.values * (drawn.edges[1:] + drawn.edges[:-1]) / 2).sum()
+            assert middle == pytest.approx(float(np.nanmean(own[:, j])), abs=0.1)
+    (alone,) = plots.near(slope[0], panels[0])
+    assert alone is panels[0]
+
+
 def test_effects_of_a_ratio_have_no_shares():
-    for plot in (plots.shares, plots.correlations):
+    for plot in (plots.shares, plots.correlations, plots.near):
         with pytest.raises(ValueError, match="truths near x_o, such as .* got those of a density"):
             plot(local())
 

@@ -29,6 +29,7 @@ from ._canvas import (
     smallest,
     style,
 )
+from ._shapes import near_shares
 
 if TYPE_CHECKING:
     from ..diagnostics.local.local_effects import LocalEffects
@@ -138,6 +139,8 @@ def _effect_handles() -> tuple[Patch, Line2D]:
 VALUES = ("value", "lower", "upper", "at", "at_lower", "at_upper")
 # Parameters that are drawn against shares, and, in a heat map, with numbers, at most.
 MOST, NUMBERED = 6, 6
+# Parameters whose truths near x_o are drawn.
+MOST_NEAR = 3
 # From too low over right to too high.
 ERRORS = LinearSegmentedColormap.from_list("errors", (COLOURS[1], "#f4f4f4", CURVE))
 
@@ -190,6 +193,31 @@ def _draw_shares(ax: Axes, kind: dict[str, np.ndarray], j: int, aside: float, **
     ax.plot(across, value, lw=0.8, **line)
     faces = ["white", *[line["color"]] * len(near[0])]
     ax.scatter(across, value, s=14, c=faces, ec=line["color"], zorder=3)
+
+
+def near(result: Told, ax: Any = None) -> np.ndarray:
+    """Draws where truths near x_o lie in q's own scale, over draws of q at the same x.
+
+    If q is right near x_o, outlines and greys have the same shape; outlines to the left mean that
+    q is too high, narrower ones that it is too wide. ``ax`` holds one axes for each parameter that
+    is drawn, the worst ones; the worst three are drawn in new axes if None.
+    """
+    told = _told(result)
+    local = _local(told)
+    count = min(MOST_NEAR, len(told.names)) if ax is None else np.size(ax)
+    worst = told.worst[:count]
+    drawn = panels(ax, len(worst), 2.2, MOST_NEAR)
+    edges, draws, truths = near_shares(told, worst.tolist())
+    label = f"{int(np.isfinite(local.truths).all(1).sum())} truths near x_o"
+    for panel, j, q, truth in zip(drawn, worst, draws, truths, strict=True):
+        panel.stairs(q, edges, fill=True, color=ENVELOPE, label="draws of q")
+        panel.stairs(truth, edges, color=CURVE, lw=1.2, label=label)
+        panel.axvline(0, color=INK, lw=0.8, ls="--")
+        panel.set(xlim=(edges[0], edges[-1]), ylim=(0, None), ylabel="share in each bin")
+        panel.set_xlabel(f"{named(told.names[j])}\n(value − mean of q) / sd of q")
+        panel.spines[["top", "right"]].set_visible(False)
+        legend(panel, 1)
+    return drawn
 
 
 def correlations(result: Told, ax: Axes | None = None) -> Axes:
