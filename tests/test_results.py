@@ -374,7 +374,7 @@ class TestAdjustment:
     def test_too_few_nulls_for_holm(self, nulls, warned):
         """Three observations and a level of 0.05 ask for 59."""
         many = replace(result(self.statistic, self.null[:, :nulls]), adjustment=Holm())
-        assert ("no adjusted p-value can be below 0.0508: take 59." in many.sentence) == warned
+        assert ("cannot be below 0.0508: take 59." in many.sentence) == warned
 
 
 class TestRows:

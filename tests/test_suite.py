@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -247,6 +248,22 @@ def test_a_quick_check_runs_no_classifier(narrow):
     assert found.classifier is found.classifier_effects is found.health is found.context is None
     assert found.verdicts == ("rejected",)
     assert "classifier p" not in found.table[0]
+
+
+@pytest.mark.parametrize("word", ["rejected", "passed", "inconclusive", "outside"])
+def test_what_is_printed_fits_into_80_columns(narrow, word, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [r"$\theta_1$", "the conductance of the sodium channel"]
+    labels = ["the patient of the second session, left hemisphere", "far"]
+    draws = narrow.draws(X_O)
+    found = assay.check(
+        narrow.calibration(200, k=8), x_o=draws, suite=QUICK, names=names, labels=labels
+    )
+    found = replace(found, trust=replace(found.trust, verdicts=(word,) * 2))
+    lines = found.text().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not any("$" in line for line in lines)
+    assert word in lines[0]
 
 
 class TestSimulator:

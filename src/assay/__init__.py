@@ -41,6 +41,7 @@ _NAMES = {
     "health": "interpret.health",
     "power": "interpret.power",
     "pp_curve": "interpret.pp",
+    "predictive": "interpret.predictive",
     "trust_map": "interpret.trust",
     "Tuned": "interpret.tuned",
     "load": "io",
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from .interpret.health import health as health
     from .interpret.power import power as power
     from .interpret.pp import pp_curve as pp_curve
+    from .interpret.predictive import predictive as predictive
     from .interpret.trust import trust_map as trust_map
     from .interpret.tuned import Tuned as Tuned
     from .io import load as load

@@ -88,7 +88,7 @@ def too_few(count: int, nulls: int) -> str:
         return ""
     least = number(min(1.0, count / (1 + nulls)))
     return (
-        f" With {nulls} nulls no adjusted p-value can be below {least}: take "
+        f" With {nulls} null copies p, corrected for {count}, cannot be below {least}: take "
         f"{enough_nulls(count)}."
     )
 
@@ -142,7 +142,8 @@ def step_down(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
     Statistics (o,) and nulls (o, H) are brought to a common scale over all copies (see
     :func:`combined`); the largest is compared with the largest of every null copy, the second with
     the largest of the others, and so on. Where the joint law of the statistics of true hypotheses
-    does not depend on the false ones, the family-wise error is controlled whichever are true.
+    does not depend on the false ones, the probability of any false
+    rejection is at most the level, whichever are true.
 
     References:
         Westfall and Young 1993, *Resampling-Based Multiple Testing*, Algorithm 4.1; Romano and
@@ -623,11 +624,8 @@ def columns() -> int:
 
 def wrapped(text: str, indent: str = "") -> str:
     """A sentence in lines that fit, those after the first indented."""
-    width, together = (
-        min(columns(), READABLE),
-        re.sub(r"(?<=\d) (?=%|sd\b|± )|(?<=[±=<]) ", NO_BREAK, text),
-    )
-    lines = textwrap.fill(together, width, subsequent_indent=indent, break_on_hyphens=False)
+    how: dict[str, Any] = {"subsequent_indent": indent, "break_on_hyphens": False}
+    lines = textwrap.fill(together(text), min(columns(), READABLE), **how)
     return lines.replace(NO_BREAK, " ")
 
 

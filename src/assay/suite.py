@@ -53,6 +53,7 @@ from .interpret.effects import Effects, effects, effects_of
 from .interpret.errors import FadingShift, Narrow, Shift, Wide
 from .interpret.health import health
 from .interpret.power import Planting, PowerResult
+from .interpret.predictive import PredictiveResult, among
 from .interpret.trust import REJECTED, TrustMap, judged, judged_by
 from .interpret.verdict import OVER_ALL_X, Verdict
 from .io import save
@@ -198,7 +199,8 @@ def check(
             :class:`~assay.samples.pairs.Simulations`. Most simulations are then made around x_o,
             where they tell most.
         prior: The prior of the simulator's parameters.
-        simulations: How many simulations are made.
+        simulations: How many simulations are made. A tenth of them, at most 199 for each x_o,
+            repeat a draw of q there, for :func:`assay.predictive`.
         executor: Any :class:`concurrent.futures.Executor` that runs them.
         resume: A folder in which they are kept, so that a check that was stopped goes on.
 
@@ -225,7 +227,8 @@ def check(
     when = {"date": time.strftime("%Y-%m-%d %H:%M"), "seconds": time.perf_counter() - start}
     settings = {**given.local.summary, **how, **when, **versions()}
     said: dict[str, Any] = {"names": words[0], "labels": words[1], "alpha": suite.alpha}
-    return Check(**parts, **said, settings=settings, remarks=_remarks(given, words[1]))
+    said |= {"predictive": given.predictive, "remarks": _remarks(given, words[1])}
+    return Check(**parts, **said, settings=settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,6 +242,7 @@ class _Given:
     nearest: Nearest | None = None  # what is near, if a simulator made pairs around x_o
     support: Support | None = None  # where they lie among simulated ones, if that was found out
     made: str = ""  # how a simulator made the pairs
+    predictive: PredictiveResult | None = None  # x_o among simulations of a draw of q
 
     @property
     def where(self) -> Nearest:
@@ -315,6 +319,7 @@ def _from_simulator(posterior: Any, draws: Draws, how: _How, source: Simulations
         nearest=pairs.where,
         support=pairs.support,
         made=pairs.sentence,
+        predictive=among(*pairs.predicted, pairs.draws.x, how.embed),
     )
 
 

@@ -18,12 +18,15 @@ import assay
 from assay import plots
 from assay.diagnostics.average.coverage import CoverageResult, TARPResult
 from assay.diagnostics.average.sbc import SBCResult
+from assay.diagnostics.local.local_effects import Kind, LocalEffects
 from assay.diagnostics.local.lpit import LPITResult
+from assay.diagnostics.local.moment_effects import Tail
 from assay.interpret.density_ratio import Estimate
 from assay.interpret.effects import Effects
 from assay.interpret.errors import Narrow, Shift, Wide
 from assay.interpret.health import Health
 from assay.interpret.power import PowerCurve, PowerResult
+from assay.interpret.predictive import PredictiveResult
 from assay.interpret.trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, TrustMap
 from assay.nulls.ranks import Cells, chi_square, compared, tails
 from assay.results import Holm, LC2STResult
@@ -184,10 +187,43 @@ def estimate(value, half, right):
     return Estimate(value, *ends, centre, centre - half, centre + half, wrong)
 
 
+def local_effects(m, bias, width):
+    """Numbers at three shares and at x_o; errors grow towards it."""
+    near, rng = np.array([0.05, 0.1, 0.2]), random(m)
+    growth, half = 1 + 0.3 * np.arange(2, -1, -1), 0.3 - 0.1 * np.arange(3)
+    one = np.ones(m)
+
+    def kind(near_x_o, at, spread, p):
+        noise = near_x_o + 0.3 * spread * rng.normal(size=near_x_o.shape)
+        ends = (noise - spread, noise + spread)
+        there = (at, at - 0.5, at + 0.5, np.ones(at.shape))
+        return Kind(noise, *ends, spread / 2, p, np.sign(near_x_o), *there)
+
+    wide, pairs = np.log(width), np.linspace(0.4, -0.2, m * (m - 1) // 2)
+    shares = growth[:, None], half[:, None]
+    p = np.where(np.arange(m) < 1, 0.005, 0.7) * np.ones((3, 1))
+    logs = kind(shares[0] * wide, 1.9 * wide, shares[1] * one, p)
+    ratios = {k: np.exp(getattr(logs, k)) for k in ("value", "lower", "upper")}
+    ratios |= {k: np.exp(getattr(logs, k)) for k in ("at", "at_lower", "at_upper")}
+    linked = shares[0] * pairs, 1.9 * pairs, shares[1] * np.ones(len(pairs))
+    return LocalEffects(
+        bias=kind(shares[0] * bias, 1.9 * bias, shares[1] * one, p),
+        dispersion=replace(logs, **ratios),
+        correlation=kind(*linked, np.full(linked[0].shape, 0.02)),
+        intervals=logs,
+        region=logs,
+        tail=Tail(np.zeros(3), np.full(3, 100), np.array(0.01)),
+        near=near,
+        truths=rng.normal(size=(300, m)) - bias,
+        drawn=rng.normal(size=(300, m)),
+        named=True,
+    )
+
+
 def effects(m=3, names=None):
     bias = np.array([0.6, -0.1, 0.05, *np.zeros(9)])[:m]
     width = np.array([1.05, 0.6, 0.95, *np.ones(9)])[:m]
-    half = 0.15 + 0.05 * np.arange(m)
+    half, pairs = 0.15 + 0.05 * np.arange(m), np.linspace(0.4, -0.2, m * (m - 1) // 2)
     none = dict.fromkeys(("total_variation", "kl_pq", "kl_qp", "chi_square", "ess"))
     none |= dict.fromkeys(("khat", "weights", "theta", "tail"))
     return Effects(
@@ -198,7 +234,17 @@ def effects(m=3, names=None):
         region=estimate(np.full(3, 0.9), np.full(3, 0.1), 0.9),
         **none,
         **SAID,
+        correlation=estimate(pairs, np.full(len(pairs), 0.15), 0),
+        near=np.array(0.2),
+        local=local_effects(m, bias, width),
     )
+
+
+def predicted(far=1.0):
+    """Distances of simulations of a draw of q, and of x_o."""
+    null = random().gamma(4, 0.5, size=199)
+    parts = {"theta": np.zeros(2), "x": np.zeros(3)}
+    return PredictiveResult(statistic=np.array(4.6 * far), null=null, **parts, **SAID)
 
 
 def health(n=500):
@@ -281,7 +327,7 @@ def repeated(one, names, o):
 def check(m=3, o=2, classifier=True):
     """What a check found at o observations, all alike."""
     one, ends = effects(m), ("lower", "upper", "null_mean", "null_lower", "null_upper", "wrong")
-    kinds = ("bias", "dispersion", "intervals", "region")
+    kinds = ("bias", "dispersion", "intervals", "region", "correlation")
     estimates = {kind: repeated(getattr(one, kind), ("value", *ends), o) for kind in kinds}
     scale = np.full(o, 0.3)
     law = {"rates": scale, "mde_error": scale, "scale": scale, "shape": scale, "level": 0.05}
@@ -300,7 +346,7 @@ def check(m=3, o=2, classifier=True):
         local=many,
         detectable=PowerResult(curves, **parts, **SAID),
         trust=replace(trust(o), verdicts=(REJECTED,) * o),
-        effects=replace(one, **estimates),
+        effects=replace(one, **estimates, local=None, near=np.full(o, 0.2)),
         classifier=many if classifier else None,
         remarks=(),
         alpha=0.05,
@@ -335,6 +381,11 @@ CASES = {
     "effects": lambda: plots.effects(effects()),
     "effects_of_10": lambda: plots.effects(effects(10)),
     "effects_latex": lambda: plots.effects(effects(names=LATEX)),
+    "shares": lambda: plots.shares(effects(names=LATEX)),
+    "shares_of_10": lambda: plots.shares(effects(10)),
+    "correlations": lambda: plots.correlations(effects(names=LATEX)),
+    "correlations_of_10": lambda: plots.correlations(effects(10)),
+    "predictive": lambda: plots.predictive(predicted()),
     "reliability": lambda: plots.reliability(health()),
     "roc": lambda: plots.roc(health()),
     "power": lambda: plots.power(power()),
@@ -343,7 +394,7 @@ CASES = {
     "recovery": lambda: plots.recovery(calibration(), names=LATEX),
     "recovery_of_1": lambda: plots.recovery(calibration(1)),
     "contraction": lambda: plots.contraction(calibration(5)),
-    "near": lambda: plots.near(calibration(), names=LATEX, x_o=np.zeros(3)),
+    "near": lambda: plots.near(effects(names=LATEX)),
     "summary": lambda: plots.summary(check()),
     "summary_without": lambda: plots.summary(check(10, classifier=False)),
     "trust_map_line": lambda: plots.trust_map(trust(), coordinates=trust().x[:, 0]),

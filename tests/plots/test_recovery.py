@@ -51,35 +51,6 @@ def test_contraction_is_that_of_the_variances():
     assert numbers(left)[0] > numbers(right)[0]
 
 
-def test_near_counts_truths_near_the_observation_in_the_scale_of_q():
-    pairs, x_o = calibration(), np.zeros(3)
-    rows = pairs.near(pairs.observation(assay.Draws(x_o)), 0.2)[0].numpy()
-    drawn = plots.near(pairs, x_o=x_o, names=("low", "narrow", "right"))
-    assert [ax.get_xlabel().split("\n")[0] for ax in drawn] == ["low", "narrow", "right"]
-    theta, theta_q = pairs.theta[rows, 0].numpy(), pairs.theta_q[rows, :, 0].numpy()
-    z = (theta - theta_q.mean(1)) / theta_q.std(1, ddof=1)
-    assert f"{rows.sum()} truths near x_o" in [t.get_text() for t in drawn[0].get_legend().texts]
-    q, truth = drawn[0].patches
-    shares, edges, _ = truth.get_data()
-    inside = np.histogram(np.clip(z, edges[0], edges[-1]), edges)[0]
-    np.testing.assert_allclose(shares, inside / rows.sum())
-    assert q.get_data().values.sum() == pytest.approx(1)
-    # q is too low, so that truths lie to the right.
-    middles = (edges[1:] + edges[:-1]) / 2
-    assert shares @ middles > 0.5 > abs(q.get_data().values @ middles)
-
-
-def test_draws_are_measured_by_the_others():
-    pairs = calibration(1, n=20, k=4)
-    from assay.plots._recovery import _scores
-
-    theta, theta_q = pairs.theta.numpy(), pairs.theta_q.numpy()
-    _, draws = _scores(theta, theta_q)
-    others = theta_q[3, 1:, 0]
-    expected = (theta_q[3, 0, 0] - others.mean()) / others.std(ddof=1)
-    assert draws[3, 0, 0] == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("draw", [plots.recovery, plots.contraction])
 def test_they_draw_where_they_are_told(draw):
     _, axes = plt.subplots(1, 3)
@@ -90,25 +61,18 @@ def test_they_draw_where_they_are_told(draw):
         draw(calibration(), names=("a",))
 
 
-def test_as_many_of_the_worst_as_there_are_axes():
-    _, ax = plt.subplots()
-    (drawn,) = plots.near(calibration(), ax, x_o=np.zeros(3))
-    assert drawn is ax
-    assert ax.get_xlabel().startswith("theta[0]")
-
-
 def test_a_q_without_any_width():
     theta = torch.randn(50, 1, generator=torch.Generator().manual_seed(0))
     x = theta + 0.1
     point = assay.Calibration(theta, x, theta[:, None].repeat(1, 4, 1) + 0.5)
-    for ax in (*plots.contraction(point), *plots.near(point, x_o=x[0])):
+    for ax in plots.contraction(point):
         ax.figure.canvas.draw()
 
 
 def test_a_parameter_that_never_varies():
     pairs = calibration(2)
     pairs.theta[:, 1], pairs.theta_q[:, :, 1] = 1.0, 1.0
-    drawn = (*plots.recovery(pairs), *plots.contraction(pairs), *plots.near(pairs, x_o=[0.0, 0.0]))
+    drawn = (*plots.recovery(pairs), *plots.contraction(pairs))
     for ax in drawn:
         ax.figure.canvas.draw()
     assert "r = nan" in drawn[1].get_title()
@@ -121,6 +85,3 @@ def test_what_cannot_be_drawn(gaussian):
         plots.contraction(gaussian().calibration(50))
     with pytest.raises(ValueError, match="calibration: expected draws theta_q"):
         plots.recovery(gaussian().latents(50))
-    pairs = calibration()
-    with pytest.raises(ValueError, match="x_o: expected one observation; got 2"):
-        plots.near(pairs, x_o=np.zeros((2, 3)))

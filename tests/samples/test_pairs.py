@@ -83,7 +83,7 @@ def uniform(calibration):
 
 def test_two_stages():
     found = pairs()
-    assert (len(found.prior), len(found.near)) == found.made == (80, 320)
+    assert found.made == (len(found.prior), len(found.near), 40) == (80, 280, 40)
     assert found.prior.k == found.near.k == 16
     assert found.draws.x.shape == (1, 1)
     assert found.draws.theta.shape == (1, 1000, 1)
@@ -117,7 +117,7 @@ class TestSaid:
     def test_how_they_were_made(self):
         assert pairs(n=100).sentence.startswith(
             "20 simulations have parameters from the prior, 80 have parameters drawn around q at "
-            "x_o (50 at a time)."
+            "x_o, 19 repeat a draw of q there (50 at a time)."
         )
         assert "failed" not in pairs(n=100).sentence
 

@@ -26,7 +26,7 @@ from .._core import Seed, check_count, check_number, check_share, seed_of, strea
 from ..diagnostics.local.local_effects import Kind, LocalEffects
 from ..diagnostics.local.moment_effects import Tail
 from ..diagnostics.local.moments import MomentsResult
-from ..results import LEVELS, Frozen, LC2STResult, Readable, chosen, position
+from ..results import LEVELS, Frozen, LC2STResult, Readable, chosen, equals, position
 from .density_ratio import DIVERGENCES, RELIABLE, TITLES, Estimate, weighted
 
 # Fewest null copies whose spread can be told.
@@ -90,8 +90,7 @@ class Effects(Readable):
         settings: The settings and versions of the result.
         correlation: How much too high the correlation of q is, for all pairs of parameters.
         near: The share of all x that is near, with shape (); None, as the former, without truths.
-        truths, drawn: Some truths near x_o, and as many draws of q, less the mean of q and in its
-            deviations, at the same x, with shape (s, m); NaN where there are fewer.
+        local: All numbers near x_o, at every size, from truths there; None without truths.
     """
 
     names: tuple[str, ...]
@@ -112,8 +111,7 @@ class Effects(Readable):
     settings: Mapping[str, Any]
     correlation: Estimate | None = None
     near: np.ndarray | None = None
-    truths: np.ndarray | None = None
-    drawn: np.ndarray | None = None
+    local: LocalEffects | None = None
     digits: ClassVar[int] = 2
 
     def __getitem__(self, which: int | str) -> "Effects":
@@ -128,6 +126,16 @@ class Effects(Readable):
     def many(self) -> bool:
         """Whether there is a leading axis of observations."""
         return self.bias.value.ndim == 2
+
+    @property
+    def truths(self) -> np.ndarray | None:
+        """Some truths near x_o, less the mean of q and in its deviations at the same x, (s, m)."""
+        return None if self.local is None else self.local.truths
+
+    @property
+    def drawn(self) -> np.ndarray | None:
+        """As many draws of q, likewise; both are NaN where there are fewer."""
+        return None if self.local is None else self.local.drawn
 
     @property
     def wrong(self) -> np.ndarray:
@@ -257,7 +265,7 @@ class Effects(Readable):
             remarks.append(
                 f"{tail.count[-1]} of {tail.truths[-1]} truths near x_o lie in the outermost "
                 f"{100 * float(tail.share):.2g} % of q ({expected:.1f} expected, "
-                f"p {f'= {p:.1g}' if p >= 1e-6 else '< 1e-6'})"
+                f"p {equals(p)})"
             )
         if self.khat is not None and self.khat > RELIABLE:
             remarks.append(
@@ -373,8 +381,7 @@ def effects_of(
         **parts | dict.fromkeys((*DIVERGENCES, "khat", "weights", "theta")),
         tail=Tail(tail.count[rows, which, None], tail.truths[rows, which, None], tail.share),
         near=found.near[rows, which],
-        truths=found.truths,
-        drawn=found.drawn,
+        local=found,
         hypothesis=hypothesis,
         settings=settings,
     )

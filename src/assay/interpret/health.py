@@ -264,8 +264,8 @@ class Health(Readable):
         correlation, _ = self.agreement
         return (
             f"Held-out log-loss {self.log_loss}, log 2 = {math.log(2):.3f}: {self._learned}. "
-            f"{self._believed}. AUC from x alone {self.auc_x}, {self._blind}. Two training seeds "
-            f"have logits with a correlation of {correlation:.2f}."
+            f"{self._believed}. AUC from x alone {self.auc_x} ({self._blind}). Two training seeds "
+            f"agree (correlation of logits {correlation:.2f})."
         )
 
     @property
@@ -295,7 +295,7 @@ class Health(Readable):
             return "it has learned something"
         if self._gain < -2:
             return "worse than knowing nothing, it has learned noise"
-        return "it has learned nothing that shows, as it must be where q is right"
+        return "it has learned nothing that shows, as expected where q is right"
 
     @property
     def _believed(self) -> str:
@@ -313,8 +313,9 @@ class Health(Readable):
     @property
     def _blind(self) -> str:
         value, error = self.auc_x
-        off = abs(value - 0.5) > max(4 * error, 1e-9)
-        return "which must be 1/2: the classes differ in x" if off else "1/2 as it must be"
+        far = abs(value - 0.5) / max(error, 1e-9)
+        said = f"{far:.1f} standard errors from 0.5"
+        return f"{said}: the classes differ in x" if far > 4 else said
 
     def _mean(self, at_truths: np.ndarray, at_draws: np.ndarray) -> Mean:
         """The mean of values (n, r) of truths and of others (n, r) of draws, at even odds."""

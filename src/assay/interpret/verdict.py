@@ -4,7 +4,8 @@ Only one local test sets the verdict. Its hypothesis is that q is right througho
 neighbourhood of x_o, and its p-values are corrected for the number of observations. Effects are
 called wrong only where it rejects. Tests over all x are corrected for all their quantities, and
 are said to reject at a tenth of the level: where q is right, anything at all is said to be wrong
-with probability 1.1 alpha at most.
+with probability 1.1 alpha at most. With a simulator, x_o is said to be unusual for the model with
+probability alpha at most, where it is not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,6 +37,7 @@ from .health import Health
 from .names import readable
 from .notebook import Compact, page
 from .power import PowerResult
+from .predictive import PredictiveResult
 from .trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, VERDICTS, TrustMap, few_near
 
 # The share of the level that tests over all x have.
@@ -61,6 +63,7 @@ class Verdict(Readable):
         remarks: What is to be said of the samples that were given.
         alpha: The level.
         settings: Settings, versions, and how to run it again.
+        predictive: Where x_o lies among simulations of a draw of q; None without a simulator.
     """
 
     names: tuple[str, ...]
@@ -80,6 +83,7 @@ class Verdict(Readable):
     remarks: tuple[str, ...]
     alpha: float
     settings: Mapping[str, Any]
+    predictive: PredictiveResult | None = None
     heading: ClassVar[str] = "observation"
 
     @property
@@ -265,12 +269,13 @@ class Verdict(Readable):
         }
 
     def _record(self, which: int, row: Mapping[str, float]) -> dict[str, Any]:
-        ratio = self.classifier_effects
+        ratio, there = self.classifier_effects, self.predictive
         return {
             **{"label": self.labels[which], "verdict": self.verdicts[which], **_keyed(row)},
             "sentence": self.at(which),
             "effects": _effects(self.effects[which]),
             "ratio": None if ratio is None else _effects(ratio[which]),
+            "predictive_pvalue": None if there is None else float(there.pvalue[which]),
         }
 
     def __repr__(self) -> str:
@@ -278,11 +283,13 @@ class Verdict(Readable):
 
     def text(self, most: int | None = None) -> str:
         """The verdict and the table, with so many lines at most; as wide as the terminal."""
-        said = "\n".join(wrapped(statement, "  ") for statement in self.readable.statements)
-        return f"{said}\n\n{self._summary(len(self.labels) if most is None else most)}"
+        shown = self.readable
+        said = "\n".join(wrapped(statement, "  ") for statement in shown.statements)
+        return f"{said}\n\n{shown._summary(len(self.labels) if most is None else most)}"
 
     def _repr_html_(self) -> str:
-        return page(self.readable.statements, self._compact, self.local)
+        shown = self.readable
+        return page(shown.statements, shown._compact, self.local)
 
     def at(self, which: int) -> str:
         """What is to be said of one observation."""
@@ -410,7 +417,13 @@ class Verdict(Readable):
 
     @property
     def _elsewhere(self) -> list[str]:
-        """What tests over all x say."""
+        """What tests over all x and simulations of a draw of q say."""
+        there = self.predictive
+        said = [] if there is None else [there.said(self.alpha, self.labels)]
+        return [*said, *self._over_all_x]
+
+    @property
+    def _over_all_x(self) -> list[str]:
         low = [n for n, p in self.global_pvalues.items() if p <= OVER_ALL_X * self.alpha]
         if low:
             return [f"Over all x, {_listed(low)} reject{'s' if len(low) == 1 else ''} q."]

@@ -17,26 +17,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["coverage", "rank_difference", "rank_ecdf", "rank_histogram"]
-__all__ += ["effects", "power", "reliability", "roc", "trust_map"]
-__all__ += ["levels", "null_histogram", "pp", "pvalues", "sweep", "pairs"]
-__all__ += ["contraction", "near", "recovery", "summary"]
+__all__ += [
+    "correlations",
+    "effects",
+    "near",
+    "power",
+    "reliability",
+    "roc",
+    "shares",
+    "trust_map",
+]
+__all__ += ["levels", "null_histogram", "pp", "predictive", "pvalues", "sweep", "pairs"]
+__all__ += ["contraction", "recovery", "summary"]
 
 _MODULES = {
     "_average": ("coverage", "rank_difference", "rank_ecdf", "rank_histogram"),
-    "_interpret": ("effects", "power", "reliability", "roc", "trust_map"),
-    "_local": ("levels", "null_histogram", "pp", "pvalues", "sweep"),
+    "_effects": ("correlations", "effects", "near", "shares"),
+    "_interpret": ("power", "reliability", "roc", "trust_map"),
+    "_local": ("levels", "null_histogram", "pp", "predictive", "pvalues", "sweep"),
     "_pairs": ("pairs",),
-    "_recovery": ("contraction", "near", "recovery"),
+    "_recovery": ("contraction", "recovery"),
     "_summary": ("summary",),
 }
 _NAMES = {name: module for module, names in _MODULES.items() for name in names}
 
 if TYPE_CHECKING:
     from ._average import coverage, rank_difference, rank_ecdf, rank_histogram
-    from ._interpret import effects, power, reliability, roc, trust_map
-    from ._local import levels, null_histogram, pp, pvalues, sweep
+    from ._effects import correlations, effects, near, shares
+    from ._interpret import power, reliability, roc, trust_map
+    from ._local import levels, null_histogram, pp, predictive, pvalues, sweep
     from ._pairs import pairs
-    from ._recovery import contraction, near, recovery
+    from ._recovery import contraction, recovery
     from ._summary import summary
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.stats
 from matplotlib.axes import Axes
 
 from ..results import holm
@@ -59,38 +58,22 @@ def coverage(result: Covered, ax: Axes | None = None, alpha: float = 0.05) -> Ax
 def rank_histogram(
     result: SBCResult, ax: Axes | None = None, quantity: str | None = None, alpha: float = 0.05
 ) -> Axes:
-    """Draws the ranks of a named quantity in equal bins, with a band that holds all bars at once.
+    """Draws the ranks of a named quantity in bins, with a band that holds all bars at once.
 
     A U shape means that q is overconfident, a hump that it is conservative, a slope to the left
-    that it is too high. The first quantity is drawn if none is named. Ranks that lie in two bins
-    are shared between them, which makes the band, binomial in each bin, a little too wide.
+    that it is too high. The first quantity is drawn if none is named. Bins hold whole ranks; some
+    hold one more than others, so that bars are shown over what is expected in their bin.
     """
-    j = _index(result.names, quantity)
-    ax, n, bins = axes(ax, 2.5, 1), len(result.ranks), len(result.histogram(alpha).expected)
-    lower, upper = scipy.stats.binom(n, 1 / bins).interval(1 - alpha / bins)
-    label = f"{percent(alpha)} null, all bars"
-    ax.axhspan(lower, upper, color=ENVELOPE, lw=0, label=label)
-    ax.axhline(n / bins, color=INK, lw=0.8, ls="--", label="if q = p")
-    edges = np.linspace(0, result.k + 1, bins + 1)
-    counts = _counts(result.ranks[:, j], edges)
-    shape: dict[str, Any] = {"color": CURVE, "lw": 1.2, "baseline": None}
-    ax.stairs(counts, edges, label=named(result.names[j]), **shape)
-    ax.set(xlim=(0, result.k + 1), ylim=(0, None))
-    across = f"rank of the truth among {result.k} draws of q"
-    ax.set(xlabel=across, ylabel="pairs in each bin")
+    j, bins, ax = _index(result.names, quantity), result.histogram(alpha), axes(ax, 2.5, 1)
+    band, edges = (bins.lower / bins.expected, bins.upper / bins.expected), bins.edges
+    shape: dict[str, Any] = {"label": f"{percent(alpha)} null, all bars", "fill": True, "lw": 0}
+    ax.stairs(band[1], edges, baseline=band[0], color=ENVELOPE, **shape)
+    ax.axhline(1, color=INK, lw=0.8, ls="--", label="if q = p")
+    bars: dict[str, Any] = {"color": CURVE, "lw": 1.2, "baseline": None}
+    ax.stairs(bins.counts[j] / bins.expected, edges, label=named(result.names[j]), **bars)
+    ax.set(xlim=(0, result.k + 1), ylim=(0, None), ylabel="pairs in each bin / expected")
+    ax.set(xlabel=f"rank of the truth among {result.k} draws of q")
     return legend(ax, title=f"chi-square: p = {result.chi_square.pvalue[j]:.3g}")
-
-
-def _counts(ranks: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Ranks (n,) between edges (b + 1,), each spread evenly over its width.
-
-    Example:
-        >>> _counts(np.array([0, 1, 2, 2]), np.array([0.0, 1.5, 3.0])).tolist()
-        [1.5, 2.5]
-    """
-    below = np.bincount(ranks, minlength=int(edges[-1])).cumsum()
-    whole = np.arange(len(below) + 1)
-    return np.asarray(np.diff(np.interp(edges, whole, np.append(0, below))))
 
 
 def rank_ecdf(result: SBCResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:

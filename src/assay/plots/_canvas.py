@@ -88,7 +88,12 @@ def smallest(adjusted: np.ndarray, names: Sequence[str]) -> str:
     j = int(np.argmin(adjusted))
     if len(names) == 1:
         return f"p = {adjusted[j]:.3g}"
-    return f"smallest corrected p = {adjusted[j]:.3g} ({named(names[j])})"
+    return f"smallest corrected p = {adjusted[j]:.3g} ({named(names[j], 16)})"
+
+
+def smallest_of(pvalue: np.ndarray) -> str:
+    """The smallest of p-values (o,) at observations that are drawn, and their number."""
+    return f"smallest p = {pvalue.min():.3g}, of {len(pvalue)}"
 
 
 def diagonal(ax: Axes, label: str) -> None:

@@ -1,22 +1,18 @@
-"""What a p-value means: effects, power, where to trust q, and the health of a classifier."""
+"""What a p-value means: power, where to trust q, and the health of a classifier."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from ..interpret.trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, TrustMap
 from ._canvas import (
     BAND,
     CLASS_1,
     CURVE,
-    ENVELOPE,
     GREEN,
     INK,
     SMALL,
@@ -24,33 +20,15 @@ from ._canvas import (
     diagonal,
     legend,
     named,
-    only,
     open_corner,
-    panels,
+    smallest_of,
 )
 from ._shapes import COMPONENTS, components, reliability_limits, size_grid
 
 if TYPE_CHECKING:
-    from ..interpret.density_ratio import Estimate
-    from ..interpret.effects import Effects
     from ..interpret.health import Health
     from ..interpret.power import PowerCurve, PowerResult
 
-# The thickness of a null band, and the letters of a name beside it.
-THICK, LETTERS = 0.6, 16
-# Numbers on an axis of widths, by how far it reaches, and how far that is at most.
-WIDTHS: dict[float, tuple[float, ...]] = {
-    1.12: (0.9, 1, 1.1),
-    1.3: (0.8, 1, 1.25),
-    2: (0.5, 0.7, 1, 1.4, 2),
-    2.6: (0.5, 1, 2),
-    4: (0.25, 0.5, 1, 2, 4),
-    6.5: (0.25, 1, 4),
-    10: (0.1, 0.3, 1, 3, 10),
-    20: (0.1, 1, 10),
-    100: (0.01, 0.1, 1, 10, 100),
-}
-FARTHEST = 150.0
 # Numbers on a logarithmic axis, at least, where finer steps can help.
 FEWEST_TICKS = 3
 # In what errors are measured.
@@ -68,74 +46,6 @@ VERDICT_STYLES = {
     OUTSIDE: ("outside", INK, "s"),
     REJECTED: ("rejected", CURVE, "X"),
 }
-
-
-def effects(result: Effects, ax: Any = None) -> np.ndarray:
-    """Draws bias and width at one observation, in two panels: stated bands over null bands.
-
-    What is wrong by more than noise is coloured. ``ax`` is a pair of axes, for bias and for width,
-    or None for new ones; the pair that was drawn in is returned.
-    """
-    result = only(result)
-    rows = np.arange(len(result.names))
-    bias, width = pair = panels(ax, 2, 0.95 + 0.19 * len(rows), 2)
-    _draw_estimates(bias, rows, result.bias)
-    bias.axvline(0, color=INK, lw=0.8, ls="--", zorder=1)
-    bias.locator_params(axis="x", nbins=4)
-    bias.set_yticks(rows, [named(name, LETTERS) for name in result.names])
-    bias.set_xlabel("bias (sd of q)\n← low     high →")
-    reach = _reach(result.dispersion)
-    width.set_xscale("log")
-    _draw_estimates(width, rows, _within(result.dispersion, 1 / reach, reach))
-    width.axvline(1, color=INK, lw=0.8, ls="--", zorder=1)
-    ticks = WIDTHS[max(least for least in WIDTHS if least <= reach)]
-    width.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    width.set_xticks([], minor=True)
-    width.set(xlim=(1 / reach, reach), xlabel="sd of q / true sd\n← narrow     wide →")
-    width.set_yticks(rows, [])
-    for panel, handle in zip(pair, _effect_handles(), strict=True):
-        panel.set_ylim(len(rows) - 0.4, -0.6)
-        panel.tick_params(axis="y", length=0)
-        panel.spines[["top", "right", "left"]].set_visible(False)
-        legend(panel, handles=[handle])
-    return pair
-
-
-def _reach(estimate: Estimate) -> float:
-    """How far an axis of widths goes on either side of one: as far as they and their nulls."""
-    parts = (estimate.value, estimate.lower, estimate.upper, estimate.null_lower)
-    ends = np.concatenate([*parts, estimate.null_upper])
-    ends = ends[np.isfinite(ends) & (ends > 0)]
-    return float(
-        np.clip(1.06 * np.exp(np.abs(np.log(ends)).max(initial=0.0)), min(WIDTHS), FARTHEST)
-    )
-
-
-def _within(estimate: Estimate, low: float, high: float) -> Estimate:
-    """The same with numbers beyond the ends of an axis at its edge."""
-    names = ("value", "lower", "upper", "null_lower", "null_upper")
-    parts = {name: getattr(estimate, name) for name in names}
-    inside = {k: np.where(np.isfinite(v), np.clip(v, low, high), v) for k, v in parts.items()}
-    return replace(estimate, **inside)
-
-
-def _draw_estimates(ax: Axes, rows: np.ndarray, estimate: Estimate) -> None:
-    """Null bands as bars, stated bands as lines and estimates as points."""
-    width = estimate.null_upper - estimate.null_lower
-    ax.barh(rows, width, THICK, estimate.null_lower, color=ENVELOPE, lw=0)
-    colours = [CURVE if wrong else INK for wrong in estimate.wrong]
-    # What is not identifiable has no interval that could be drawn.
-    lower, upper = (np.where(np.isfinite(e), e, np.nan) for e in (estimate.lower, estimate.upper))
-    ax.hlines(rows, lower, upper, colors=colours, lw=1.4)
-    ax.scatter(estimate.value, rows, s=16, c=colours, zorder=3)
-
-
-def _effect_handles() -> tuple[Patch, Line2D]:
-    shape: dict[str, Any] = {"marker": "o", "markersize": 4, "lw": 1.4, "color": CURVE}
-    return (
-        Patch(color=ENVELOPE, lw=0, label="95 % of the null"),
-        Line2D([], [], label="beyond noise", **shape),
-    )
 
 
 def reliability(result: Health, ax: Axes | None = None) -> Axes:
@@ -246,7 +156,8 @@ def trust_map(result: TrustMap, ax: Axes | None = None, coordinates: Any = None)
         ax.axhline(result.alpha, color=INK, lw=0.8, ls="--")
         ax.set(ylim=(-0.02, 1.02))
     ax.set(xlabel=names[0], ylabel="p-value" if single else names[1])
-    return legend(ax, 3, handletextpad=0.2)
+    shape = {"handletextpad": 0.0, "columnspacing": 0.6}
+    return legend(ax, 4, smallest_of(result.pvalue), **shape)
 
 
 def _coordinates(result: TrustMap, given: Any) -> tuple[np.ndarray, tuple[str, str]]:

@@ -28,6 +28,7 @@ from ._canvas import (
     open_corner,
     percent,
     rows_of,
+    smallest_of,
     square,
     threshold,
 )
@@ -35,6 +36,7 @@ from ._shapes import bin_count, closed, mirrored, null_bands
 
 if TYPE_CHECKING:
     from ..diagnostics.local.levels import LevelResult
+    from ..interpret.predictive import PredictiveResult
 
 # Observations up to which discoveries are numbered, and from which on points are small.
 FEW, CROWD = 15, 50
@@ -55,26 +57,43 @@ def null_histogram(result: Result, ax: Axes | None = None, alpha: float = 0.05) 
             f"result: expected one statistic; got {result.statistic.size}. Choose one by its "
             'number or name, such as result[0] or result["mse"].'
         )
+    ax = _draw_null(result, ax, alpha, ("null copies", "of the null", "observed"))
+    ax.set(xlabel=_statistic_name(result))
+    return ax
+
+
+def predictive(result: PredictiveResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
+    """Draws how far x_o lies from the centre of simulations of a draw of q, beside these.
+
+    Distances are measured by the covariance of all of them; see :func:`assay.predictive`.
+    """
+    check_kind("result", result, "that of predictive", "theta", "null")
+    ax = _draw_null(only(result), ax, alpha, ("simulations", "of these", "x_o"))
+    ax.set(xlabel="distance from the centre (sd of simulations)")
+    return ax
+
+
+def _draw_null(result: Result, ax: Axes | None, alpha: float, words: tuple[str, str, str]) -> Axes:
+    """Draws a null, what must be exceeded, and the statistic, with words for all three."""
     check_level(alpha)
-    ax = axes(ax, 2.4, 1)
-    null, observed = result.null.reshape(-1), float(result.statistic.reshape(()))
-    count, label = bin_count(null), f"{len(null)} null copies"
-    _, edges, _ = ax.hist(null, bins=count, color=BAND, lw=0, label=label)
-    least, share = float(threshold(null, alpha)), f"{percent(alpha)} quantile of the null"
+    ax, null = axes(ax, 2.4, 1), result.null.reshape(-1)
+    label = f"{len(null)} {words[0]}"
+    _, edges, _ = ax.hist(null, bins=bin_count(null), color=BAND, lw=0, label=label)
+    least, share = float(threshold(null, alpha)), f"{percent(alpha)} quantile {words[1]}"
     ax.axvline(least, color=INK, lw=0.8, ls="--", label=share)
-    _mark_observed(ax, observed, edges)
-    ax.set(xlabel=_statistic_name(result), ylabel="null copies in each bin")
+    _mark_observed(ax, float(result.statistic.reshape(())), edges, words[2])
+    ax.set(ylabel=f"{words[0]} in each bin")
     ax.locator_params(axis="x", nbins=5)
     open_corner(ax)
     return legend(ax, title=f"p = {float(result.pvalue.reshape(())):.3g}")
 
 
-def _mark_observed(ax: Axes, observed: float, edges: np.ndarray) -> None:
+def _mark_observed(ax: Axes, observed: float, edges: np.ndarray, word: str) -> None:
     """A line at the observed value, or an arrow to it where the null would be a sliver."""
     low, high = float(edges[0]), float(edges[-1])
     span = high - low
     if low - span <= observed <= high + span:
-        ax.axvline(observed, color=CURVE, lw=1.6, label="observed")
+        ax.axvline(observed, color=CURVE, lw=1.6, label=word)
         return
     side = 1 if observed > high else -1
     end = (high if side > 0 else low) + 0.6 * side * span
@@ -83,7 +102,7 @@ def _mark_observed(ax: Axes, observed: float, edges: np.ndarray) -> None:
     arrow = {"arrowstyle": "->", "color": CURVE, "lw": 1.6}
     across = ax.get_xaxis_transform()
     place: dict[str, Any] = {"xycoords": across, "textcoords": across, "arrowprops": arrow}
-    tail, words = end - 0.2 * side * span, f"observed\n{observed:.3g}"
+    tail, words = end - 0.2 * side * span, f"{word}\n{observed:.3g}"
     ha = "right" if side > 0 else "left"
     ax.annotate(words, (end, 0.5), (tail, 0.5), ha=ha, **place, **shape)
 
@@ -172,7 +191,7 @@ def sweep(
     ax.set_ylim(bottom=floor)
     ax.set(xlabel=named(label, 60), ylabel="statistic at x_o")
     open_corner(ax)
-    return legend(ax, title=_smallest(result))
+    return legend(ax, title=smallest_of(result.pvalue))
 
 
 def pvalues(result: LocalResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
@@ -211,12 +230,7 @@ def pvalues(result: LocalResult, ax: Axes | None = None, alpha: float = 0.05) ->
     _limits(ax, count, min(least, alpha / count))
     ax.set(xlabel="rank of the p-value among all", ylabel="p-value")
     open_corner(ax)
-    return legend(ax, title=_smallest(result))
-
-
-def _smallest(result: LocalResult) -> str:
-    """The smallest of the p-values that are drawn, and their number."""
-    return f"smallest p = {result.pvalue.min():.3g}, of {len(result)}"
+    return legend(ax, title=smallest_of(result.pvalue))
 
 
 def _number(ax: Axes, rank: np.ndarray, p: np.ndarray, which: np.ndarray) -> None:

@@ -10,23 +10,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.stats
 
-from .._core import check_share
-from ..samples.calibration import Draws
-from ._canvas import BAND, CURVE, ENVELOPE, INK, SMALL, legend, named, open_corner, panels
+from ._canvas import BAND, CURVE, ENVELOPE, INK, SMALL, named, open_corner, panels
 
 if TYPE_CHECKING:
     from ..samples.calibration import Calibration
 
-# Pairs that are drawn, at most, and parameters near an observation.
-MOST_PAIRS, MOST_NEAR = 300, 3
+# Pairs that are drawn, at most.
+MOST_PAIRS = 300
 # The share of draws in an interval.
 HELD = 0.9
-# Draws of q at each x, at least, that have a deviation when one of them is left out.
+# Draws of q at each x, at least, that have a deviation.
 FEWEST = 3
-# How far a z-score is drawn, at least and at most, and bins up to there.
-NEAREST, FARTHEST, BINS = 3.0, 8.0, 24
+# How far a z-score is drawn, at least and at most.
+NEAREST, FARTHEST = 3.0, 8.0
 
 
 def recovery(
@@ -50,7 +47,7 @@ def recovery(
         panel.axline((float(truth.mean()),) * 2, slope=1, color=INK, lw=0.8, ls="--", zorder=3)
         error = float(np.sqrt(np.mean((mean - truth) ** 2)))
         panel.set_title(f"{name}\nr = {_correlation(truth, mean):.2f}, RMSE = {error:.2g}")
-        panel.set(xlabel="true value", ylabel="mean of q, 90 % interval")
+        panel.set(xlabel="true value (own units)", ylabel="mean of q, 90 % interval")
     return _finished(grid)
 
 
@@ -66,7 +63,7 @@ def contraction(
     """
     theta, theta_q = _arrays(calibration, FEWEST)
     some = _some(len(theta))
-    z = _scores(theta, theta_q)[0]
+    z = _over(theta - theta_q.mean(1), theta_q.std(1, ddof=1))
     shrunk = 1 - _over(theta_q.var(1, ddof=1), theta.var(0, ddof=1))
     far = _far(z)
     grid = _grid(calibration, ax, names)
@@ -78,62 +75,8 @@ def contraction(
         panel.scatter(across, up, s=6, color=CURVE, lw=0, alpha=0.7, clip_on=False, zorder=3)
         panel.set_title(f"{name}\nmedian contraction {np.median(shrunk[:, j]):.2f}")
         panel.set(xlim=(low, 1.05), ylim=(-far, far))
-        panel.set(xlabel="contraction, 1 − var(q) / var(prior)", ylabel="z-score (sd of q)")
+        panel.set(xlabel="1 − var(q) / var(prior)", ylabel="z-score (sd of q)")
     return _finished(grid)
-
-
-def near(
-    calibration: Calibration,
-    ax: Any = None,
-    names: Sequence[str] | None = None,
-    *,
-    x_o: Any,
-    share: float = 0.2,
-) -> np.ndarray:
-    """Draws where truths near one observation lie in q's own scale, over draws of q likewise.
-
-    If q is right near x_o, outlines and greys have the same shape; outlines to the left of it mean
-    that q is too high, narrower ones that it is too wide. Every draw of q is measured by the
-    others at its x, as the truth is by all.
-
-    Args:
-        calibration: Pairs with draws of q.
-        ax: One axes for each parameter that is drawn, the worst ones by Kolmogorov and Smirnov's
-            distance; the worst three are drawn in new axes if None.
-        names: Names of the parameters.
-        x_o: The observation.
-        share: The share of all pairs that is near.
-
-    Example:
-        >>> theta, noise, *z = torch.randn(12, 400, 2, generator=torch.Generator().manual_seed(0))
-        >>> x = theta + noise
-        >>> low = assay.Calibration(theta, x, x[:, None] / 2 - 1 + 0.7 * torch.stack(z, 1))
-        >>> near(low, x_o=[0.0, 0.0]).shape
-        (2,)
-    """
-    theta, theta_q = _arrays(calibration, FEWEST)
-    rows = _rows_near(calibration, x_o, check_share("share", share))
-    labels = _labels(calibration, names)
-    truths, draws = _scores(theta[rows], theta_q[rows])
-    draws = draws.reshape(-1, draws.shape[-1])
-    pairs = zip(truths.T, draws.T, strict=True)
-    distances = np.array([scipy.stats.ks_2samp(*pair).statistic for pair in pairs])
-    count = min(MOST_NEAR, calibration.m) if ax is None else np.size(ax)
-    worst = np.argsort(-distances, kind="stable")[:count]
-    drawn, far = panels(ax, len(worst), 2.2, MOST_NEAR), _far(truths[:, worst])
-    edges = np.linspace(-far, far, BINS + 1)
-    for panel, j in zip(drawn, worst, strict=True):
-        # What lies beyond the axes is counted in the outermost bins.
-        both = (np.clip(part[:, j], -far, far) for part in (draws, truths))
-        q, truth = (np.histogram(part, edges)[0] / len(part) for part in both)
-        panel.stairs(q, edges, fill=True, color=ENVELOPE, label="draws of q")
-        panel.stairs(truth, edges, color=CURVE, lw=1.2, label=f"{len(truths)} truths near x_o")
-        panel.axvline(0, color=INK, lw=0.8, ls="--")
-        panel.set(xlim=(-far, far), ylim=(0, None))
-        panel.set(xlabel=f"{labels[j]}\n(value − mean of q) / sd of q", ylabel="share in each bin")
-        open_corner(panel)
-        legend(panel, 1)
-    return drawn
 
 
 def _arrays(calibration: Calibration, fewest: int) -> tuple[np.ndarray, np.ndarray]:
@@ -145,30 +88,10 @@ def _arrays(calibration: Calibration, fewest: int) -> tuple[np.ndarray, np.ndarr
     return members[:, 0], members[:, 1:]
 
 
-def _scores(theta: np.ndarray, theta_q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Truths (n, m), by all draws, and draws (n, k, m), by the others, in q's own scale."""
-    mean, spread = theta_q.mean(1), theta_q.std(1, ddof=1)
-    k, off = theta_q.shape[1], theta_q - mean[:, None]
-    # Mean and variance without one of the draws.
-    variance = ((k - 1) * spread[:, None] ** 2 - off**2 * k / (k - 1)) / (k - 2)
-    others = np.sqrt(np.maximum(variance, 0))
-    return _over(theta - mean, spread), _over(off * k / (k - 1), others)
-
-
 def _over(off: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """Distances in a scale; beyond all axes where that is zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.nan_to_num(off / spread, posinf=FARTHEST, neginf=-FARTHEST))
-
-
-def _rows_near(calibration: Calibration, x_o: Any, share: float) -> np.ndarray:
-    """Whether pairs (n,) are near the only observation."""
-    inside = calibration.near(calibration.observation(Draws.of(x_o)), share).cpu().numpy()
-    if len(inside) != 1:
-        raise ValueError(
-            f"x_o: expected one observation; got {len(inside)}. Choose one, such as x_o[0]."
-        )
-    return np.asarray(inside[0])
 
 
 def _far(z: np.ndarray) -> float:

@@ -10,10 +10,15 @@ import numpy as np
 from ..results import PPCurve
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..interpret.effects import Effects
     from ..interpret.health import Reliability
 
 # Curves that are told apart in one picture; the others are drawn in one grey.
 MOST_CURVES = 12
+# Bins of truths near x_o, and where they end, in sd of q.
+BINS, END = 25, 4.0
 # Room around the bins of a reliability diagram.
 MARGIN = 0.03
 # Names of what :func:`components` returns.
@@ -24,6 +29,25 @@ def farthest(lines: np.ndarray, ideal: np.ndarray, most: int = MOST_CURVES) -> l
     """The curves (j, g) that lie farthest from the ideal (g,), at most so many, in their order."""
     far = np.abs(lines - ideal).max(1)
     return sorted(int(j) for j in np.argsort(-far, kind="stable")[:most])
+
+
+def near_shares(
+    effects: Effects, which: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draws of q and truths near x_o in bins of q's own scale, for some parameters (j,).
+
+    Edges (b + 1,), and the shares (j, b) of draws and of truths between them; what lies beyond is
+    counted in the outermost bins.
+    """
+    assert effects.drawn is not None
+    assert effects.truths is not None
+    edges = np.linspace(-END, END, BINS + 1)
+    both = (part[np.isfinite(part).all(1)] for part in (effects.drawn, effects.truths))
+    draws, truths = (
+        np.stack([np.histogram(part[:, j].clip(-END, END), edges)[0] / len(part) for j in which])
+        for part in both
+    )
+    return edges, draws, truths
 
 
 def closed(curve: np.ndarray) -> np.ndarray:

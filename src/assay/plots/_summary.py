@@ -12,7 +12,8 @@ from matplotlib.figure import Figure, SubFigure
 from ..interpret.trust import OUTSIDE
 from ..results import position
 from ._canvas import COLOURS, LABEL, WIDTH, legend, named, small
-from ._interpret import effects, log_ticks
+from ._effects import effects
+from ._interpret import log_ticks
 from ._local import null_histogram, pp
 
 if TYPE_CHECKING:

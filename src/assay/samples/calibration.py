@@ -249,7 +249,7 @@ class Calibration:
     @cached_property
     def features(self) -> Tensor:
         """What a classifier sees of x, with shape (n, d)."""
-        return _features(self.x, self.embed)
+        return features_of(self.x, self.embed)
 
     def to_latent(self, flow: Flow, seed: Seed = 0) -> "Latents":
         r"""The same pairs in the base space of a flow, :math:`z = T^{-1}(\theta; x)`.
@@ -326,7 +326,7 @@ class Calibration:
             )
         x = x[None] if single else x
         check_finite("x_o", x, f"It is beyond the range of {x.dtype}: give a wider one.")
-        return Observation(x, _features(x, self.embed), single)
+        return Observation(x, features_of(x, self.embed), single)
 
     @cached_property
     def distance(self) -> Distance:
@@ -567,7 +567,7 @@ def has_order(ranks: np.ndarray) -> bool:
     return 2 * math.prod(int(last) + 1 for last in ranks.max(0)) > len(ranks)
 
 
-def _features(x: Tensor, embed: Embed | None) -> Tensor:
+def features_of(x: Tensor, embed: Embed | None) -> Tensor:
     """Embeds or flattens observations (n, ...) to (n, d)."""
     if embed is None:
         return x.flatten(1)

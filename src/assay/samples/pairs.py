@@ -12,23 +12,26 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import Seed, check_count, check_kind, seed_of
+from .._core import Seed, check_count, check_kind, seed_of, stream
 from .calibration import Calibration, Draws, Embed
 from .neighbourhoods import Nearest, Support
 from .posterior import Posterior, as_posterior, draw_at
 from .proposal import RESERVE, Around, Density, as_density, called, companions
-from .simulator import Form, Runner, Simulated, form_of, resumed
+from .simulator import Form, Runner, form_of, resumed
 
 # The share of simulations whose parameters are of the prior.
 FIRST = 0.2
 # Shares of the others that are near x_o, where it is the only one.
 NEAR = (0.2, 0.5, 0.8)
+# Simulations of one draw of q at each x_o: a share of all, and how many there are at least, or
+# none, and at most.
+PREDICTIVE, LEAST, MOST = 0.1, 19, 199
 # The fewest simulations, and draws of q at each x beyond the number of parameters.
 FEWEST, ENOUGH = 50, 4
 
@@ -82,6 +85,8 @@ class Pairs:
         prior: Pairs whose parameters are of the prior, with draws of q.
         near: Pairs whose parameters are drawn around q at x_o, in exchangeable sets.
         draws: The observations (o, ...), with draws of q there.
+        predicted: Simulations (o, n, ...) of one draw of q at each observation, and these draws
+            (o, m).
         made: How many simulations of each kind were made.
         failed: How many of each failed.
         error: The first error; empty if failures were NaN or infinity.
@@ -91,8 +96,9 @@ class Pairs:
     prior: Calibration
     near: Calibration
     draws: Draws
-    made: tuple[int, int]
-    failed: tuple[int, int]
+    predicted: tuple[Tensor, Tensor]
+    made: tuple[int, int, int]
+    failed: tuple[int, int, int]
     error: str
     form: Form
 
@@ -113,10 +119,12 @@ class Pairs:
     def sentence(self) -> str:
         """How the pairs were made."""
         o = len(self.draws.x)
+        first, around, repeated = self.made
+        more = f", {repeated} repeat a draw of q there" if repeated else ""
         made = (
-            f"{self.made[0]} simulations have parameters from the prior, {self.made[1]} have "
-            f"parameters drawn around q at {'x_o' if o == 1 else f'the {o} observations'} "
-            f"({self.form.words}). Only the latter decide; among them errors of q show smaller "
+            f"{first} simulations have parameters from the prior, {around} have parameters drawn "
+            f"around q at {'x_o' if o == 1 else f'the {o} observations'}{more} "
+            f"({self.form.words}). Only the second decide; among them errors of q show smaller "
             "than they are, a bias by about 10 % and a width by about 20 %."
         )
         return " ".join([made, *self._failures, *self._repetition])
@@ -151,7 +159,7 @@ def pairs_around(
     embed: Embed | None = None,
     seed: Seed = 0,
 ) -> Pairs:
-    """Simulates pairs for a check at x_o, in two stages.
+    """Simulates pairs for a check at x_o, in two stages, and a draw of q at x_o.
 
     Args:
         posterior: An object with ``sample(x, n)``, or such a function.
@@ -176,19 +184,28 @@ def pairs_around(
     check_kind("simulations", simulations, "Simulations(simulator, prior)", "simulator", "prior")
     source, sampler, seed = simulations, as_posterior(posterior), seed_of(seed)
     given = x_o if isinstance(x_o, Draws) else Draws(x_o, n=draws)
-    made = round(FIRST * source.n), source.n - round(FIRST * source.n)
     runner = source.runner(partial(_drawn, source.prior), given.x, seed)
-    first = runner.run("prior", partial(_drawn, source.prior), made[0])
+    first = runner.run("prior", partial(_drawn, source.prior), round(FIRST * source.n))
     k = max(check_count("k", k), first.theta.shape[1] + ENOUGH)
     wide = Calibration(first.theta, first.x, draw_at(sampler, first.x, k, seed, "draws"), embed)
     many = _observed(sampler, wide, given, seed)
     proposal = Around(wide.observe(many, seed).draws, source.prior)
+    made = _shared(source.n, len(many.x))
     second = replace(runner, form=first.form).run("around", partial(_drawn, proposal), made[1])
     drawn = draw_at(sampler, second.x, RESERVE * k, seed, "draws around x_o")
     sets = torch.cat([second.theta[:, None], drawn.to(second.theta)], 1)
     kept = companions(sets, source.prior, proposal, k, seed)
     near = Calibration(second.theta, second.x, kept, embed)
-    return Pairs(wide, near, many, made, *_failures(first, second), second.form)
+    ready = replace(runner, form=second.form)
+    one = one_of(cast(Tensor, many.theta), seed).to(second.theta)
+    each = range(len(one) if made[2] else 0)
+    third = [ready.repeat(f"predictive-{i}", one[i], made[2] // len(one)) for i in each]
+    fewest = min((len(part.x) for part in third), default=0)
+    some = [part.x[:fewest] for part in third]
+    predicted = torch.stack(some) if some else many.x[:, None][:, :0]
+    failed = first.failed, second.failed, sum(part.failed for part in third)
+    error = next((part.error for part in (first, second, *third) if part.error), "")
+    return Pairs(wide, near, many, (predicted, one), made, failed, error, second.form)
 
 
 def _drawn(density: Density, n: int, seed: int) -> Tensor:
@@ -210,5 +227,14 @@ def _observed(sampler: Posterior, wide: Calibration, given: Draws, seed: int) ->
     return Draws(many.x, draw_at(sampler, many.x, given.n, seed, "observations"))
 
 
-def _failures(first: Simulated, second: Simulated) -> tuple[tuple[int, int], str]:
-    return (first.failed, second.failed), first.error or second.error
+def _shared(n: int, o: int) -> tuple[int, int, int]:
+    """How many of n simulations are of the prior, around o observations, and of draws at them."""
+    each = min(round(PREDICTIVE * n / o), MOST)
+    first, repeated = round(FIRST * n), each * o if each >= LEAST else 0
+    return first, n - first - repeated, repeated
+
+
+def one_of(theta: Tensor, seed: int) -> Tensor:
+    """One of the draws (o, s, m) at each observation, by chance, with shape (o, m)."""
+    which = torch.randint(theta.shape[1], (len(theta),), generator=stream(seed, "predictive"))
+    return theta[torch.arange(len(theta)), which]

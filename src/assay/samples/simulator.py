@@ -118,6 +118,7 @@ class Runner:
         seed: Names the streams of its random numbers.
         executor: Any executor; everything is run here if None.
         folder: Where simulations are kept; nowhere if None.
+        most_failed: The share of simulations that may fail.
     """
 
     simulator: Simulator
@@ -125,6 +126,11 @@ class Runner:
     seed: int
     executor: Executor | None = None
     folder: Path | None = None
+    most_failed: float = MOST_FAILED
+
+    def repeat(self, stage: str, theta: Tensor, n: int) -> Simulated:
+        """Simulates the same parameters (m,) n times; any number may fail."""
+        return replace(self, most_failed=1.0).run(stage, lambda b, _: theta.repeat(b, 1), n)
 
     def run(self, stage: str, draw: Draw, n: int) -> Simulated:
         """Simulates n parameters that are drawn; anew and one at a time where a batch fails."""
@@ -170,7 +176,7 @@ class Runner:
         if errors and self.form.rows > 1:
             raise _BatchFailed
         failed = sum(int(chunk.failed.sum()) for chunk in done.values())
-        if failed > MOST_FAILED * n:
+        if failed > self.most_failed * n:
             raise ValueError(
                 f"simulator: expected simulations most of which succeed; {failed} of "
                 f"{sum(len(chunk.x) for chunk in done.values())} failed, the first with: "

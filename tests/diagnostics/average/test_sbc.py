@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -69,14 +71,14 @@ class TestManyQuantities:
     def test_there_are_enough_nulls(self, many, test):
         result = test(many)
         assert result.null.shape == (100, 1999)
-        assert "nulls no adjusted" not in result.sentence
+        assert "cannot be below" not in result.sentence
 
     def test_it_is_found(self, many):
         assert (sbc(many).adjusted <= 0.05).nonzero()[0].tolist() == [3]
 
     @pytest.mark.parametrize("test", [sbc, assay.coverage])
     def test_too_few_are_said(self, many, test):
-        words = "With 199 nulls no adjusted p-value can be below 0.500: take 1999."
+        words = "With 199 null copies p, corrected for 100, cannot be below 0.500: take 1999."
         assert words in test(many, null=199).sentence
 
 
@@ -256,6 +258,24 @@ class TestResult:
         assert (histogram.lower <= histogram.expected).all()
         assert (histogram.upper >= histogram.expected).all()
         np.testing.assert_allclose(histogram.expected, 300 * np.diff(histogram.edges) / 31)
+
+    @pytest.mark.parametrize(("n", "k"), [(300, 30), (200, 12), (1000, 16), (400, 19)])
+    @pytest.mark.parametrize("alpha", [0.05, 0.2])
+    def test_the_band_of_a_histogram_is_exact(self, gaussian, n, k, alpha):
+        """4000 right posteriors: all bars are inside for 1 - alpha of them, within four errors.
+
+        Counts are whole numbers: the band that is one count narrower on one side holds too few.
+        """
+        right = sbc(gaussian().calibration(20, k=4), null=19)
+        ranks = np.random.default_rng(n).integers(0, k + 1, (n, 4000))
+        found = replace(right, ranks=ranks, k=k).histogram(alpha)
+        held = [
+            ((found.counts >= found.lower + less) & (found.counts <= found.upper)).all(1).mean()
+            for less in (0, 1)
+        ]
+        error = 4 * np.sqrt(alpha * (1 - alpha) / 4000)
+        assert held[0] > 1 - alpha - error
+        assert held[1] < 1 - alpha + error
 
 
 BAD = {

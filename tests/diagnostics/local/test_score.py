@@ -146,7 +146,7 @@ class TestResult:
         assert (found.adjusted >= found.pvalue).all()
 
     def test_words(self, found):
-        assert "told from draws of q with AUC" in found[0].sentence
+        assert "separates truths from draws of q with AUC" in found[0].sentence
         assert "nearest 20%" in found.hypothesis
 
     def test_saved(self, found, tmp_path):

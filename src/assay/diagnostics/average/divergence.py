@@ -132,12 +132,16 @@ class DivergenceResult(Result):
     @property
     def sentence(self) -> str:
         """One sentence to quote."""
-        members = self.settings["members"]
+        members, held = self.settings["members"], f"On {self.settings['held']} held-out pairs"
+        if not self.lower:
+            return (
+                f"{held}, the truth among {members} members is found no better than by guessing."
+            )
         return (
-            f"On {self.settings['held']} held-out pairs, choosing the truth among {members} "
-            f"members gains {self.kl:.3f} ± {self.kl_error:.3f} nats over guessing: with a "
-            f"confidence of 95 %, q is at least {self.lower:.3f} nats away from the truth, on "
-            f"average over x (at most {math.log(members):.2f} could show)."
+            f"{held}, choosing the truth among {members} members gains {self.kl:.3f} ± "
+            f"{self.kl_error:.3f} nats over guessing: with a confidence of 95 %, q is at least "
+            f"{self.lower:.3f} nats away from the truth, on average over x (at most "
+            f"{math.log(members):.2f} could show)."
         )
 
 

@@ -37,7 +37,7 @@ from ...nulls.ranks import (
     rank_curve,
     surprised,
 )
-from ...results import Result, holm, rows_of, settings_of, too_few
+from ...results import Result, equals, holm, rows_of, settings_of, too_few
 from ...samples.calibration import Calibration
 from .ranks import Quantity, RowStream, ranked
 
@@ -48,6 +48,8 @@ GRID = np.linspace(-12, 12, 1201)
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
 DIFFERENCE = 0.01
+# Copies of uniform ranks by which the band of a histogram is found.
+COPIES = 4999
 
 
 def sbc(
@@ -105,14 +107,14 @@ def sbc(
 
 @dataclass(frozen=True, eq=False)
 class RankHistogram:
-    """Counts of ranks in bins, with a null band that holds all bars at once.
+    """Counts of ranks in bins, with a null band that holds all bars of a quantity at once.
 
     Args:
         edges: The ranks at which bins begin, and k + 1 at last, with shape (b + 1,).
         counts: Counts of j quantities, with shape (j, b).
         expected: What they are on average if q is right, with shape (b,).
         lower, upper: Ends of the band, with shape (b,).
-        alpha: One minus the joint coverage of the band, at most.
+        alpha: One minus the joint coverage of the band.
     """
 
     edges: np.ndarray
@@ -211,16 +213,21 @@ class SBCResult(Result):
         low = np.flatnonzero(self.adjusted <= 0.05)
         if not len(low):
             return (
-                f"The ranks of no quantity depart from uniform beyond noise (smallest adjusted "
-                f"p-value {self.adjusted.min():.2g}, {len(self.names)} tested); errors that ranks "
-                f"do not see remain possible.{too_few(*self.null.shape)}"
+                f"The ranks of no quantity depart from uniform beyond noise ({self._smallest}); "
+                f"errors that ranks do not show remain possible.{too_few(*self.null.shape)}"
             )
         said = "; ".join(f"{self.names[j]}: q is {self.directions[j]}" for j in low[:6])
         more = "; ..." if len(low) > 6 else ""
         return (
             f"The ranks of {len(low)} of {len(self.names)} quantities depart from uniform "
-            f"(adjusted p-value at most 0.05): {said}{more}."
+            f"({self._smallest}): {said}{more}."
         )
+
+    @property
+    def _smallest(self) -> str:
+        """The smallest p-value in words."""
+        p, j = f"p {equals(float(self.adjusted.min()))}", len(self.names)
+        return p if j == 1 else f"smallest {p}, corrected for {j} quantities"
 
     def ecdf(self, alpha: float = 0.05) -> RankCurve:
         """The distribution functions of ranks, with a band of joint coverage 1 - alpha."""
@@ -229,15 +236,21 @@ class SBCResult(Result):
     def histogram(self, alpha: float = 0.05) -> RankHistogram:
         """Counts of ranks in the bins of the chi-square statistic.
 
-        The band is binomial in each bin, at level alpha over their number.
+        The band is binomial in each bin, at the level, the same for all, with which it holds all
+        counts of a share 1 - alpha of copies of uniform ranks.
         """
         if not check_number("alpha", alpha) < 1:
             raise ValueError(f"alpha: expected a number between 0 and 1; got {alpha}.")
         n, cells = len(self.ranks), self._cells
         starts = bins(n, cells)
         counts = np.diff(cells.below(self.ranks)[starts[1:] - 1], axis=0, prepend=0)
-        law = scipy.stats.binom(n, np.diff(cells.levels[starts]))
-        lower, upper = law.interval(1 - alpha / (len(starts) - 1))
+        shares = np.diff(cells.levels[starts])
+        law = scipy.stats.binom(n, shares)
+        copies = np.random.default_rng(0).multinomial(n, shares, COPIES)
+        tails = np.minimum(law.cdf(copies), law.sf(copies - 1)).min(1)
+        # The largest tail below which so few copies lie; a count that has it is inside.
+        level = 2 * np.sort(tails)[max(0, int(alpha * (1 + COPIES)) - 1)] * (1 - 1e-9)
+        lower, upper = law.interval(1 - level)
         return RankHistogram(cells.edges[starts], counts.T, law.mean(), lower, upper, alpha)
 
     @property

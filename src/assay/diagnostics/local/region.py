@@ -10,9 +10,9 @@ guessing,
 If q is right throughout the neighbourhood, the members of its sets are exchangeable given the
 score, so that the p-value is exact for the neighbourhood, and nothing is refitted: a thousand
 exchanges are sums. The statistics of many observations share their exchanges and depend on nothing
-but their own neighbourhoods, so that the step-down over them controls the family-wise error
-whichever of their hypotheses are true. The price is the half of the data that trains the score;
-:class:`assay.LocalExchange` pays it in refits instead.
+but their own neighbourhoods, so that the step-down over them keeps the probability of any false
+rejection at the level, whichever of their hypotheses are true. The price is the half of the data
+that trains the score; :class:`assay.LocalExchange` pays it in refits instead.
 """
 
 from dataclasses import dataclass

@@ -139,8 +139,9 @@ class ScoreResult(LocalResult):
     def _told_apart(self) -> str:
         if self.auc is None:
             return ""
+        value = f"{self.auc.value:.2f}"
         return (
-            f" Near x_o, truths are told from draws of q with AUC {self.auc.value:.2f} "
+            f" Near x_o, a classifier separates truths from draws of q with AUC {value} "
             f"({self.auc.lower:.2f} to {self.auc.upper:.2f} if q is right)."
         )
 
