@@ -117,7 +117,7 @@ class TestSaid:
     def test_how_they_were_made(self):
         assert pairs(n=100).sentence.startswith(
             "20 simulations have parameters from the prior, 80 have parameters drawn around q at "
-            "x_o, 19 repeat a draw of q there (50 at a time)."
+            "x_o (50 at a time)."
         )
         assert "failed" not in pairs(n=100).sentence
 
