@@ -53,7 +53,7 @@ from .interpret.effects import Effects, effects, effects_of
 from .interpret.errors import FadingShift, Narrow, Shift, Wide
 from .interpret.health import health
 from .interpret.power import Planting, PowerResult
-from .interpret.trust import REJECTED, TrustMap, judged, judged_by
+from .interpret.trust import REJECTED, Simulated, TrustMap, judged, judged_by
 from .interpret.verdict import OVER_ALL_X, Verdict
 from .io import save
 from .nulls.exchange import Exchange
@@ -83,6 +83,8 @@ FEW, MOST_TRAINED = 1, 10_000
 FEWEST_DRAWS = 4
 # The share of x that are near an observation.
 NEAR = 0.2
+# Simulated observations that are kept to be shown, and numbers of them, at most.
+SHOWN, MOST_NUMBERS = 400, 100_000
 
 
 @dataclass(frozen=True)
@@ -412,6 +414,7 @@ class _Run:
             local = replace(local, support=self.given.support)
         said = names if self.given.local.named else None
         parts: dict[str, Any] = {"local": local, "effects": self._effects(local, said)}
+        parts["simulated"] = self._simulated()
         # A bar for each error in each parameter, one that fades, and the context.
         self.bar.enter("detectable errors", 3 * self.given.local.m + 2)
         parts |= self._judged(test, local)
@@ -431,6 +434,15 @@ class _Run:
             return effects_of(found, names, None, alpha, local.hypothesis, local.settings)
         null = Exchange(self.suite.classifier_null)
         return effects(lc2st(calibration, Ridge(), null, seed=self.seed)(draws), names)
+
+    def _simulated(self) -> Simulated:
+        """Some simulated observations, and which are near those that were asked."""
+        calibration, where = self.given.local, self.given.where
+        most = min(SHOWN, max(1, MOST_NUMBERS // calibration.x[0].numel()))
+        rows = _rows(len(calibration), most, self.seed)
+        x_o = calibration.observation(self.given.draws).features
+        near = where.inside(calibration.features, x_o)[:, -1, rows]
+        return Simulated(calibration.x[rows].cpu().numpy(), near.cpu().numpy(), where.shares[-1])
 
     def _judged(self, test: LocalTest, local: Any) -> dict[str, Any]:
         every, planting = range(self.given.local.m), self._planting(test, self.given.draws)

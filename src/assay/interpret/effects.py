@@ -23,7 +23,7 @@ import scipy.stats
 import torch
 
 from .._core import Seed, check_count, check_number, check_share, seed_of, stream
-from ..diagnostics.local.local_effects import Kind, LocalEffects
+from ..diagnostics.local.local_effects import Kind, LocalEffects, Sizes
 from ..diagnostics.local.moment_effects import Tail
 from ..diagnostics.local.moments import MomentsResult
 from ..results import LEVELS, Frozen, LC2STResult, Readable, chosen, position
@@ -92,6 +92,7 @@ class Effects(Readable):
         near: The share of all x that is near, with shape (); None, as the former, without truths.
         truths, drawn: Some truths near x_o, and as many draws of q, less the mean of q and in its
             deviations, at the same x, with shape (s, m); NaN where there are fewer.
+        sizes: Bias and width against the share that is near; None, as the former, without truths.
     """
 
     names: tuple[str, ...]
@@ -114,6 +115,7 @@ class Effects(Readable):
     near: np.ndarray | None = None
     truths: np.ndarray | None = None
     drawn: np.ndarray | None = None
+    sizes: Sizes | None = None
     digits: ClassVar[int] = 2
 
     def __getitem__(self, which: int | str) -> "Effects":
@@ -375,6 +377,7 @@ def effects_of(
         near=found.near[rows, which],
         truths=found.truths,
         drawn=found.drawn,
+        sizes=found.sizes,
         hypothesis=hypothesis,
         settings=settings,
     )

@@ -36,7 +36,7 @@ from .health import Health
 from .names import readable
 from .notebook import Compact, page
 from .power import PowerResult
-from .trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, VERDICTS, TrustMap, few_near
+from .trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, VERDICTS, Simulated, TrustMap, few_near
 
 # The share of the level that tests over all x have.
 OVER_ALL_X = 0.1
@@ -61,6 +61,7 @@ class Verdict(Readable):
         remarks: What is to be said of the samples that were given.
         alpha: The level.
         settings: Settings, versions, and how to run it again.
+        simulated: Some simulated observations, and which of them are near; None if not known.
     """
 
     names: tuple[str, ...]
@@ -80,6 +81,7 @@ class Verdict(Readable):
     remarks: tuple[str, ...]
     alpha: float
     settings: Mapping[str, Any]
+    simulated: Simulated | None = None
     heading: ClassVar[str] = "observation"
 
     @property
