@@ -83,6 +83,8 @@ FEW, MOST_TRAINED = 1, 10_000
 FEWEST_DRAWS = 4
 # The share of x that are near an observation.
 NEAR = 0.2
+# Numbers of null curves that are kept to be drawn, at most, and copies of which, at least.
+MOST_KEPT, FEWEST_KEPT = 5_000_000, 39
 # Simulated observations that are kept to be shown, and numbers of them, at most.
 SHOWN, MOST_NUMBERS = 400, 100_000
 
@@ -486,9 +488,8 @@ class _Run:
         result = test(self.given.draws)
         believed = health(test.calibration, test.classifier, test.null, seed=self.seed)
         ratio = effects(result, names, exponent=believed.exponent).claimed_at(rejected)
-        # Null curves are drawn, and need no more digits than can be seen.
-        nulls = cast(np.ndarray, result.null_probabilities).astype(np.float16)
-        kept = replace(result, null_probabilities=nulls)
+        nulls = cast(np.ndarray, result.null_probabilities)
+        kept = replace(result, null_probabilities=_drawn(nulls))
         return {"classifier": kept, "classifier_effects": ratio, "health": believed}
 
     def _global(self, names: tuple[str, ...]) -> dict[str, Any]:
@@ -499,6 +500,7 @@ class _Run:
         pits = None
         if self.given.whitened:
             pits = lpit(self.given.local, null=self.suite.null, seed=seed)(self.given.draws)
+            pits = replace(pits, null_curves=_drawn(pits.null_curves))
         # Adjusted for the quantities of all three.
         ranks = UniformRanks.enough(2 * sets.m + 1, OVER_ALL_X * self.suite.alpha)
         return {
@@ -507,6 +509,12 @@ class _Run:
             "coverage": replace(coverage(sets, null=ranks, seed=seed), names=names),
             "tarp": tarp(sets, null=ranks, seed=seed),
         }
+
+
+def _drawn(nulls: np.ndarray) -> np.ndarray:
+    """Null curves (o, H, ...) with the digits that can be seen; of very many, the first."""
+    most = max(FEWEST_KEPT, MOST_KEPT * nulls.shape[1] // nulls.size)
+    return nulls[:, :most].astype(np.float16)
 
 
 def _remarks(given: _Given, labels: tuple[str, ...]) -> tuple[str, ...]:

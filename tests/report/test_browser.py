@@ -4,9 +4,11 @@ import base64
 import json
 import time
 
+import numpy as np
 import pytest
 
 from assay.report import write
+from assay.report.map import Map
 from tests.browser import OWN, Page, browser, keep, screenshots
 
 from .conftest import LABELS, READ
@@ -158,11 +160,11 @@ def move_to(page, x, y):
 
 
 def test_hovering_shows_values(opened, check):
-    move_to(opened, *place_of(opened, 2)).perform()
+    move_to(opened, *place_of(opened, 1)).perform()
     opened.wait("document.querySelectorAll('#plot-places .hoverlayer .hovertext').length > 0")
     said = opened.run("document.querySelector('#plot-places .hoverlayer').textContent")
-    assert LABELS[2] in said
-    assert check.verdicts[2] in said
+    assert LABELS[1] in said
+    assert check.verdicts[1] in said
     assert "p-value: " in said
     assert "detectable shift: " in said
 
@@ -184,6 +186,58 @@ def test_the_axes_of_the_map_can_be_chosen(opened, check):
     full = "document.getElementById('plot-places')._fullLayout"
     assert opened.run(f"{full}.xaxis.title.text") == "x[1]"
     assert opened.run(f"{full}.shapes[0].y0") == check.alpha
+    assert opened.run(f"{full}.yaxis.type") == "log"
+    low, high = opened.run(f"{full}.yaxis.range")
+    assert low < np.log10(check.pvalue.min()) < 0 < high
+
+
+NEAR = "document.getElementById('plot-places').data.find(t => t.name === arguments[0])"
+
+
+def test_what_is_near_changes_with_the_observation(opened, check):
+    plain = Map(check).plain
+    for which, count in ((0, 60), (1, 60), (2, 0)):
+        opened.run("void document.querySelectorAll('tr[data-row]')[arguments[0]].click()", which)
+        shown = opened.run(f"{NEAR}.x", "near the selected observation")
+        low, high = plain["ends"][0]
+        rows = plain["near"][which]
+        assert len(rows) == count
+        assert shown == [min(high, max(low, plain["columns"][0][row])) for row in rows]
+        words = opened.find("#plot-places").get_attribute("aria-label")
+        assert f"Of 300 simulations, {count} are near the selected observation." in words
+
+
+def test_an_arrow_points_to_what_lies_farther_out(opened, check):
+    arrows = opened.run(NEAR, "farther out")
+    assert len(arrows["text"]) >= 1
+    (square,) = opened.run(f"{NEAR}.hovertext", "outside")
+    assert "farther out: " in square
+
+
+def test_intervals_from_near_x_o_to_x_o(opened, check):
+    """Bars are the intervals of the effects, the first of them at x_o."""
+    drawn = opened.run("document.getElementById('plot-bias-shares').data")
+    effects = check.effects[0]
+    assert opened.run(
+        "[...document.querySelectorAll('#plot-bias-shares .xtick text')].map(e => e.textContent)"
+    ) == ["x_o", "5 %", "10 %", "20 %"]
+    for j, trace in zip(effects.worst, drawn, strict=False):
+        bar = trace["error_y"]
+        ends = [y - e for y, e in zip(trace["y"], bar["arrayminus"], strict=True)]
+        assert ends[0] == pytest.approx(effects.bias.at_lower[j], abs=2e-3)
+        assert ends[1:] == pytest.approx(effects.sizes.bias[1, :, j].tolist(), abs=2e-3)
+    assert opened.find("#plot-bias-shares").get_attribute("aria-label").count("at x_o") >= 3
+
+
+def test_pairs_of_parameters_have_cells(opened):
+    (cells, _) = opened.run("document.getElementById('plot-correlation').data")
+    assert len(cells["z"]) == len(cells["z"][0]) == 2
+    ticks = opened.run(
+        "[...document.querySelectorAll('#plot-correlation .xtick text')].map(e => e.textContent)"
+    )
+    assert len(ticks) == 2
+    label = opened.find("#plot-correlation").get_attribute("aria-label")
+    assert "near x_o, of 3 of 3 parameters" in label
 
 
 def test_dark_and_light(opened, screenshots):
@@ -299,9 +353,10 @@ def test_figures_and_numbers_can_be_taken_along(opened, tmp_path):
 
 
 KEYS = ("null", "bias", "width", "power")
+SIZES = ("bias-shares", "width-shares", "correlation")
 
 
-@pytest.mark.parametrize(("name", "keys"), [("bare", ("near", *KEYS)), ("scored", KEYS)])
+@pytest.mark.parametrize(("name", "keys"), [("bare", ("near", *SIZES, *KEYS)), ("scored", KEYS)])
 def test_missing_parts_leave_no_errors(browser, files, name, keys):
     page = Page(browser, files / f"{name}.html")
     assert page.errors() == []
