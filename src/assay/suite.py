@@ -84,7 +84,7 @@ FEWEST_DRAWS = 4
 # The share of x that are near an observation.
 NEAR = 0.2
 # Numbers of null curves that are kept to be drawn, at most, and copies of which, at least.
-MOST_KEPT, FEWEST_KEPT = 5_000_000, 39
+MOST_KEPT, FEWEST_KEPT = 3_000_000, 39
 # Simulated observations that are kept to be shown, and numbers of them, at most.
 SHOWN, MOST_NUMBERS = 400, 100_000
 
@@ -229,7 +229,12 @@ def check(
     when = {"date": time.strftime("%Y-%m-%d %H:%M"), "seconds": time.perf_counter() - start}
     settings = {**given.local.summary, **how, **when, **versions()}
     said: dict[str, Any] = {"names": words[0], "labels": words[1], "alpha": suite.alpha}
-    return Check(**parts, **said, settings=settings, remarks=_remarks(given, words[1]))
+    return Check(
+        **parts,
+        **said,
+        settings=settings,
+        remarks=_remarks(given, words[1], parts["local"].outside),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -517,8 +522,8 @@ def _drawn(nulls: np.ndarray) -> np.ndarray:
     return nulls[:, :most].astype(np.float16)
 
 
-def _remarks(given: _Given, labels: tuple[str, ...]) -> tuple[str, ...]:
-    """What is to be said of the samples."""
+def _remarks(given: _Given, labels: tuple[str, ...], outside: np.ndarray) -> tuple[str, ...]:
+    """What is to be said of the samples; nothing of what lies outside."""
     remarks = [said for said in (given.made, given.remark) if said]
     if not given.whitened and given.local.k is not None:
         remarks.append(
@@ -528,8 +533,8 @@ def _remarks(given: _Given, labels: tuple[str, ...]) -> tuple[str, ...]:
     chain = autocorrelation(given.sets.members[:, 1:])
     if chain is not None:
         remarks.append(chain.words)
-    strange = [label for label, own in zip(labels, _own(given), strict=True) if not own]
-    if strange:
+    strange = np.array(labels)[~np.array(_own(given)) & ~outside]
+    if len(strange):
         remarks.append(
             f"The draws theta_o at {', '.join(strange)} lie outside those of q at the nearest x: "
             "are they draws of q there, and in the same units?"

@@ -21,9 +21,9 @@ LOCAL_SCHEMES = ("file://", "data:", "blob:", "about:", "chrome")
 
 
 @pytest.fixture(scope="module")
-def files(check, bare, scored, tmp_path_factory):
+def files(check, bare, scored, linked, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
-    for name, part in (("whole", check), ("bare", bare), ("scored", scored)):
+    for name, part in (("whole", check), ("bare", bare), ("scored", scored), ("linked", linked)):
         write(part, folder / f"{name}.html")
     return folder
 
@@ -185,7 +185,7 @@ def test_the_axes_of_the_map_can_be_chosen(opened, check):
     Select(opened.find("#axis-y")).select_by_visible_text("p-value")
     full = "document.getElementById('plot-places')._fullLayout"
     assert opened.run(f"{full}.xaxis.title.text") == "x[1]"
-    assert opened.run(f"{full}.shapes[0].y0") == check.alpha
+    assert opened.run(f"{full}.shapes[0].y0") == pytest.approx(check.alpha)
     assert opened.run(f"{full}.yaxis.type") == "log"
     low, high = opened.run(f"{full}.yaxis.range")
     assert low < np.log10(check.pvalue.min()) < 0 < high
@@ -214,30 +214,34 @@ def test_an_arrow_points_to_what_lies_farther_out(opened, check):
     assert "farther out: " in square
 
 
-def test_intervals_from_near_x_o_to_x_o(opened, check):
-    """Bars are the intervals of the effects, the first of them at x_o."""
-    drawn = opened.run("document.getElementById('plot-bias-shares').data")
-    effects = check.effects[0]
-    assert opened.run(
-        "[...document.querySelectorAll('#plot-bias-shares .xtick text')].map(e => e.textContent)"
-    ) == ["x_o", "5 %", "10 %", "20 %"]
-    for j, trace in zip(effects.worst, drawn, strict=False):
-        bar = trace["error_y"]
-        ends = [y - e for y, e in zip(trace["y"], bar["arrayminus"], strict=True)]
-        assert ends[0] == pytest.approx(effects.bias.at_lower[j], abs=2e-3)
-        assert ends[1:] == pytest.approx(effects.sizes.bias[1, :, j].tolist(), abs=2e-3)
-    assert opened.find("#plot-bias-shares").get_attribute("aria-label").count("at x_o") >= 3
-
-
-def test_pairs_of_parameters_have_cells(opened):
-    (cells, _) = opened.run("document.getElementById('plot-correlation').data")
-    assert len(cells["z"]) == len(cells["z"][0]) == 2
-    ticks = opened.run(
-        "[...document.querySelectorAll('#plot-correlation .xtick text')].map(e => e.textContent)"
+def texts(page, selector):
+    return page.run(
+        "[...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
     )
-    assert len(ticks) == 2
-    label = opened.find("#plot-correlation").get_attribute("aria-label")
-    assert "near x_o, of 3 of 3 parameters" in label
+
+
+def test_intervals_from_near_x_o_to_x_o(browser, files, linked):
+    """Bars are the intervals of the effects, the first of them at x_o."""
+    page, effects = Page(browser, files / "linked.html"), linked.effects[0]
+    assert texts(page, "#plot-bias-shares .xtick text") == ["x_o", "5 %", "10 %", "20 %"]
+    drawn = page.run("document.getElementById('plot-bias-shares').data")
+    for j, trace in zip(effects.worst, drawn, strict=True):
+        low = np.subtract(trace["y"], trace["error_y"]["arrayminus"])
+        assert low[0] == pytest.approx(effects.bias.at_lower[j], abs=2e-3)
+        assert low[1:] == pytest.approx(effects.sizes.bias[1, :, j], abs=2e-3)
+    words = page.find("#plot-bias-shares").get_attribute("aria-label")
+    assert words.count("at x_o, extrapolated") == 4
+
+
+def test_a_wrong_correlation_is_marked_and_named(browser, files):
+    page = Page(browser, files / "linked.html")
+    cells, marks = page.run("document.getElementById('plot-correlation').data")
+    assert len(cells["z"]) == len(cells["z"][0]) == 3
+    assert sorted([*marks["x"], *marks["y"]]) == ["b &lt; c", "e"]
+    assert set(texts(page, "#plot-correlation .ytick text")) >= {"a", "d"}
+    label = page.find("#plot-correlation").get_attribute("aria-label")
+    assert "of 4 of 4 parameters. Beyond noise: b < c and e: 0." in label
+    assert "the correlation of b < c and e is 0." in page.find("#observation-0").text
 
 
 def test_dark_and_light(opened, screenshots):

@@ -1,9 +1,6 @@
 import numpy as np
 import pytest
-import torch
 
-import assay
-from assay import Suite
 from assay.report.correlation import MOST, correlation_figure, worst
 from assay.report.page import page
 from tests.plots.cases import estimate
@@ -11,26 +8,12 @@ from tests.plots.cases import estimate
 from .conftest import trace
 
 
-@pytest.fixture(scope="module")
-def linked():
-    """A q that is right in every parameter, and links two of four that are not linked."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(1000, 2, generator=generator)
-    members = torch.randn(1000, 13, 4, generator=generator)
-    drawn = members[:, 1:]
-    drawn[..., 3] = 0.7 * drawn[..., 1] + 0.51**0.5 * drawn[..., 3]
-    calibration = assay.Calibration(members[:, 0], x, drawn)
-    draws = assay.Draws(torch.zeros(2), drawn[:, 0])
-    names = ("a", "b < c", "d", "e")
-    return assay.check(calibration, x_o=draws, suite=Suite.quick(null=99), names=names)
-
-
 def test_only_the_wrong_pair_is_marked(linked):
     figure = correlation_figure(linked.effects[0])
     marks = trace(figure, "beyond noise")
     assert {*marks["x"], *marks["y"]} == {"b &lt; c", "e"}
     assert len(marks["x"]) == 1
-    assert "Beyond noise: b &lt; c and e: 0." in figure.words
+    assert "Beyond noise: b < c and e: 0." in figure.words
     assert not linked.effects.bias.wrong.any()
     assert not linked.effects.dispersion.wrong.any()
     assert "the correlation of b &lt; c and e is 0." in page(linked)

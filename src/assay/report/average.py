@@ -59,7 +59,7 @@ def reliability(health: Health) -> Figure:
     """The share of truths against the probability that was given to them."""
     bins, ends = health.reliability, reliability_limits(health.reliability)
     dots = line(bins.predicted, bins.observed, "held out, 95 % intervals", color="@curve", width=2)
-    bars = error_bars(bins.observed, bins.lower, bins.upper, "@band")
+    bars = error_bars(np.stack([bins.observed, bins.lower, bins.upper]), "@band")
     dots |= {"mode": "lines+markers", "error_y": bars}
     names = ("probability of class 1 (truth)", "share of truths, at even odds")
     return Figure(

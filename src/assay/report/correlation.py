@@ -34,7 +34,7 @@ def correlation_figure(effects: Effects) -> Figure | None:
     marked = np.flatnonzero(shown & estimate.wrong)
     marks = _marks([full[i] for i in across[marked]], [full[i] for i in down[marked]])
     return Figure(
-        (_cells(errors[1:, :-1], full), marks | {"text": [said[i] for i in marked]}),
+        (_cells(errors[1:, :-1], full), marks | {"text": [literal(said[i]) for i in marked]}),
         layout(
             _names(full[:-1], short_names[:-1], tickangle=-40),
             _names(full[1:], short_names[1:], autorange="reversed"),
@@ -103,6 +103,6 @@ def _said(effects: Effects) -> list[str]:
     assert estimate is not None
     each = zip(effects.pairs, estimate.value, estimate.lower, estimate.upper, strict=True)
     return [
-        literal(f"{a} and {b}: {short(value)} ({between(low, high, short)})")
+        f"{a} and {b}: {short(value)} ({between(low, high, short)})"
         for (a, b), value, low, high in each
     ]

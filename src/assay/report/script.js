@@ -13,6 +13,7 @@
   const drawing = document.createElement("script");
   drawing.textContent = await unpacked("plotly");
   document.head.append(drawing);
+  drawing.remove();
   const data = JSON.parse(await unpacked("data"));
   const articles = [...document.querySelectorAll("article")];
   const rows = [...document.querySelectorAll("a[data-observation]")].map((a) => a.closest("tr"));

@@ -54,7 +54,7 @@ def _curve(name: str, x: np.ndarray, told: np.ndarray, where: list[str], colour:
     return line(x, told[0], literal(name), color=colour, width=1.5) | {
         "mode": "lines+markers",
         "marker": marker | {"color": colour, "opacity": 1},
-        "error_y": error_bars(*told, colour),
+        "error_y": error_bars(told, colour),
         "text": [f"{said}<br>{at}" for said, at in zip(_said(told), where, strict=True)],
         "hovertemplate": "%{text}<extra>%{fullData.name}</extra>",
     }

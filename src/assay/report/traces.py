@@ -115,10 +115,9 @@ def points(x: np.ndarray, y: np.ndarray, name: str, **marker: Any) -> Trace:
     return line(x, y, name) | {"mode": "markers", "marker": marker, "line": {}}
 
 
-def error_bars(
-    value: np.ndarray, lower: np.ndarray, upper: np.ndarray, colour: str
-) -> dict[str, Any]:
-    """Bars from the lower to the upper ends of intervals, around values."""
+def error_bars(told: np.ndarray, colour: str) -> dict[str, Any]:
+    """Bars around values between the lower and upper ends of intervals, (3, g) together."""
+    value, lower, upper = told
     ends = {"array": rounded(upper - value), "arrayminus": rounded(value - lower)}
     return {"type": "data", "symmetric": False, **ends, "color": colour, "thickness": 2}
 

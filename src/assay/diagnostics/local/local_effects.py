@@ -29,6 +29,8 @@ from .seen import Seen, source_of, usable
 COPIES, MOST_SETS = 199, 2**15
 # Truths near an observation that are kept to be shown, at most, beside as many draws of q.
 SHOWN = 300
+# How far out they are shown, in standard deviations.
+FARTHEST = 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +270,7 @@ def _shown(seen: Seen, around: _Around) -> dict[str, np.ndarray]:
     blank = (0, 0, 0, SHOWN - len(rows))
     pad = torch.nn.functional.pad
     return {
-        name: pad(part.float(), blank, value=torch.nan).cpu().numpy()
+        name: pad(part.clamp(-FARTHEST, FARTHEST).half(), blank, value=torch.nan).cpu().numpy()
         for name, part in both.items()
     }
 
