@@ -84,7 +84,7 @@ FEWEST_DRAWS = 4
 # The share of x that are near an observation.
 NEAR = 0.2
 # Numbers of null curves that are kept to be drawn, at most, and copies of which, at least.
-MOST_KEPT, FEWEST_KEPT = 3_000_000, 39
+MOST_KEPT, FEWEST_KEPT = 2_000_000, 39
 # Simulated observations that are kept to be shown, and numbers of them, at most.
 SHOWN, MOST_NUMBERS = 400, 100_000
 

@@ -24,4 +24,4 @@ def test_names_are_literal():
 
 def test_long_names_are_cut():
     assert brief("a < b") == "a &lt; b"
-    assert brief("a & b of many letters", 8) == "a &amp; b o…"
+    assert brief("a & b of many letters 12", 9) == "a &amp; b… 12"

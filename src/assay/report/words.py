@@ -7,8 +7,8 @@ from html import escape
 
 import numpy as np
 
-from ..results import clipped, probability
 from ..results import number as three_digits
+from ..results import probability
 
 # Letters of a name that fit beside a figure, and things of a kind that words tell, at most.
 LETTERS, MOST = 16, 12
@@ -87,13 +87,14 @@ def each_pvalue(names: Iterable[str], pvalues: np.ndarray) -> str:
 
 
 def brief(name: str, most: int = LETTERS) -> str:
-    """A name beside a figure, as it is written, or its first letters.
+    """A name beside a figure, as it is written, or both of its ends.
 
     Example:
-        >>> brief("a name of many letters & words")
-        'a name of many…'
+        >>> brief("amplitude of mode 12")
+        'amplitude…de 12'
     """
-    return literal(clipped(name, most))
+    tail, long = most // 3, len(name) > most
+    return literal(f"{name[: most - tail - 1].rstrip()}…{name[-tail:]}" if long else name)
 
 
 def literal(name: str) -> str:
