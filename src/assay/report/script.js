@@ -151,6 +151,7 @@
   const [across, upwards] = ["axis-x", "axis-y"].map(byId);
   // Where labels have room, clear of each other and of the rings; the one that is chosen first.
   const SIDES = { "top center": [-0.5, -1.5], "middle right": [0.3, -0.5], "middle left": [-1.3, -0.5], "bottom center": [-0.5, 0.5] };
+  const ROOM = 0.09;
   // Axes end where most points lie; what lies farther out stands at their edge, with an arrow.
   const within = (column) => {
     const [low, high] = places.ends[column];
@@ -163,7 +164,7 @@
   const onScale = (column) => (column === places.logarithmic ? Math.log10 : (v) => v);
   const mapAxis = (column) => {
     const [low, high] = places.ends[column].map(onScale(column));
-    const room = 0.09 * (high - low || 1);
+    const room = ROOM * (high - low || 1);
     const scale = column === places.logarithmic ? { type: "log", dtick: "D2", tickformat: "~g" } : {};
     return { title: { text: places.names[column] }, range: [low - room, high + room], ...scale };
   };
@@ -186,7 +187,8 @@
       const [low, high] = places.ends[column].map(value);
       return within(column).map((v) => (size * (value(v) - low)) / (high - low || 1));
     };
-    const at = [scale(i, 0.85 * widthOf(byId("plot-places"))), scale(j, -330)];
+    // Less the numbers beside the axes, and their room.
+    const at = [scale(i, (widthOf(byId("plot-places")) - 60) / (1 + 2 * ROOM)), scale(j, -360 / (1 + 2 * ROOM))];
     const taken = places.labels.map((_, row) => [at[0][row] - 9, at[1][row] - 9, 18, 18, row]);
     const free = (box, row) => taken.every(([x, y, w, h, of]) => of === row
       || box[0] > x + w || x > box[0] + box[2] || box[1] > y + h || y > box[1] + box[3]);
