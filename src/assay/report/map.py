@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..interpret.effects import two
 from ..plots._shapes import COMPONENTS, components
-from ..results import probability
+from ..results import number, probability
 from .words import brief, listed, literal, rounded
 
 if TYPE_CHECKING:
@@ -182,4 +181,5 @@ def _text(label: str, verdict: str, row: dict[str, float]) -> str:
 
 
 def _number(name: str, value: float) -> str:
-    return f"{value:.0f}" if name == "simulations near" else two(value).replace("inf", "none")
+    shown = f"{value:.0f}" if name == "simulations near" else number(value, 2)
+    return shown.replace("inf", "none")

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .forest import Quantity
 from .traces import COLOURS, Figure, Trace, axis, error_bars, layout, level, line
 from .words import between, listed, literal, share, short
 
 if TYPE_CHECKING:
     from ..interpret.effects import Effects
+    from .forest import Quantity
 
 # Parameters that are shown, the worst first, and how far apart, in parts of the largest share.
 MOST, APART = 4, 0.018
