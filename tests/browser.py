@@ -20,7 +20,10 @@ FLAGS = (
         "--window-size=1280,900",
     ),
 )
-OWN = ("near", "null", "bias", "width", "pp", "pits", "power", "pairs")
+OWN = (
+    *("near", "null", "bias", "width", "bias-shares", "width-shares", "correlation"),
+    *("pp", "pits", "power", "pairs"),
+)
 
 
 def unavailable(reason):

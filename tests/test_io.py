@@ -50,6 +50,15 @@ def test_a_latent_test_and_the_nulls_that_it_keeps(gaussian, path):
         np.testing.assert_array_equal(result.probabilities, expected.probabilities)
 
 
+def test_arrays_that_are_shared_are_stored_once(gaussian, path):
+    result = lc2st(gaussian().calibration(60), TINY, Exchange(5))(gaussian().draws(X_O))
+    assay.save(replace(result, theta=result.draws), path)
+    fields, arrays = opened(path)[0]["content"]["fields"], opened(path)[1]
+    assert fields["theta"] == fields["draws"]
+    assert sum(array.shape == result.draws.shape for array in arrays.values()) == 1
+    np.testing.assert_array_equal(assay.load(path).theta, result.draws)
+
+
 def test_a_result(gaussian, path):
     result = lc2st(gaussian().calibration(60), TINY, Exchange(5))(gaussian().draws(X_O))
     again = round_trip(result, path)

@@ -119,10 +119,11 @@ def _found(address: str) -> Any:
 
 def _encode(value: Any, key: str, arrays: dict[str, np.ndarray]) -> Any:
     """A JSON tree for a value; arrays are put aside under their place in the tree."""
-    if isinstance(value, torch.Tensor | np.ndarray | np.generic):
-        tensor = isinstance(value, torch.Tensor)
-        arrays[key] = value.cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
-        return {"tensor" if tensor else "array": key}
+    if isinstance(value, torch.Tensor):
+        arrays[key] = value.cpu().numpy()
+        return {"tensor": key}
+    if isinstance(value, np.ndarray | np.generic):
+        return {"array": _put_aside(np.asarray(value), key, arrays)}
     if _ours(value) and not isinstance(value, type):
         return _encode_fields(value, key, arrays)
     if isinstance(value, dict):
@@ -140,6 +141,16 @@ def _encode(value: Any, key: str, arrays: dict[str, np.ndarray]) -> Any:
         f"obj{key.replace('/', '.')}: expected something that can be saved without pickle; got "
         f"{type(value).__name__}. Save its results instead."
     )
+
+
+def _put_aside(array: np.ndarray, key: str, arrays: dict[str, np.ndarray]) -> str:
+    """Where an array stands; results share some, which are stored once."""
+    for name, other in arrays.items():
+        alike = (array.dtype, array.shape) == (other.dtype, other.shape)
+        if alike and array.tobytes() == other.tobytes():
+            return name
+    arrays[key] = array
+    return key
 
 
 def _encode_fields(value: Any, key: str, arrays: dict[str, np.ndarray]) -> Any:

@@ -54,7 +54,7 @@ from .interpret.errors import FadingShift, Narrow, Shift, Wide
 from .interpret.health import health
 from .interpret.power import Planting, PowerResult
 from .interpret.predictive import PredictiveResult, among
-from .interpret.trust import REJECTED, TrustMap, judged, judged_by
+from .interpret.trust import REJECTED, Simulated, TrustMap, judged, judged_by
 from .interpret.verdict import OVER_ALL_X, Verdict
 from .io import save
 from .nulls.exchange import Exchange
@@ -84,6 +84,10 @@ FEW, MOST_TRAINED = 1, 10_000
 FEWEST_DRAWS = 4
 # The share of x that are near an observation.
 NEAR = 0.2
+# Numbers of null curves that are kept to be drawn, at most, and copies of which, at least.
+MOST_KEPT, FEWEST_KEPT = 2_000_000, 39
+# Simulated observations that are kept to be shown, and numbers of them, at most.
+SHOWN, MOST_NUMBERS = 400, 100_000
 
 
 @dataclass(frozen=True)
@@ -227,7 +231,8 @@ def check(
     when = {"date": time.strftime("%Y-%m-%d %H:%M"), "seconds": time.perf_counter() - start}
     settings = {**given.local.summary, **how, **when, **versions()}
     said: dict[str, Any] = {"names": words[0], "labels": words[1], "alpha": suite.alpha}
-    said |= {"predictive": given.predictive, "remarks": _remarks(given, words[1])}
+    remarks = _remarks(given, words[1], parts["local"].outside)
+    said |= {"predictive": given.predictive, "remarks": remarks}
     return Check(**parts, **said, settings=settings)
 
 
@@ -419,6 +424,7 @@ class _Run:
             local = replace(local, support=self.given.support)
         said = names if self.given.local.named else None
         parts: dict[str, Any] = {"local": local, "effects": self._effects(local, said)}
+        parts["simulated"] = self._simulated()
         # A bar for each error in each parameter, one that fades, and the context.
         self.bar.enter("detectable errors", 3 * self.given.local.m + 2)
         parts |= self._judged(test, local, planting)
@@ -438,6 +444,15 @@ class _Run:
             return effects_of(found, names, None, alpha, local.hypothesis, local.settings)
         null = Exchange(self.suite.classifier_null)
         return effects(lc2st(calibration, Ridge(), null, seed=self.seed)(draws), names)
+
+    def _simulated(self) -> Simulated:
+        """Some simulated observations, and which are near those that were asked."""
+        calibration, where = self.given.local, self.given.where
+        most = min(SHOWN, max(1, MOST_NUMBERS // calibration.x[0].numel()))
+        rows = _rows(len(calibration), most, self.seed)
+        x_o = calibration.observation(self.given.draws).features
+        near = where.inside(calibration.features, x_o)[:, -1, rows]
+        return Simulated(calibration.x[rows].cpu().numpy(), near.cpu().numpy(), where.shares[-1])
 
     def _judged(self, test: LocalTest, local: Any, planting: Planting) -> dict[str, Any]:
         every = range(self.given.local.m)
@@ -481,9 +496,8 @@ class _Run:
         result = test(self.given.draws)
         believed = health(test.calibration, test.classifier, test.null, seed=self.seed)
         ratio = effects(result, names, exponent=believed.exponent).claimed_at(rejected)
-        # Null curves are drawn, and need no more digits than can be seen.
-        nulls = cast(np.ndarray, result.null_probabilities).astype(np.float16)
-        kept = replace(result, null_probabilities=nulls)
+        nulls = cast(np.ndarray, result.null_probabilities)
+        kept = replace(result, null_probabilities=_drawn(nulls))
         return {"classifier": kept, "classifier_effects": ratio, "health": believed}
 
     def _global(self, names: tuple[str, ...]) -> dict[str, Any]:
@@ -494,6 +508,7 @@ class _Run:
         pits = None
         if self.given.whitened:
             pits = lpit(self.given.local, null=self.suite.null, seed=seed)(self.given.draws)
+            pits = replace(pits, null_curves=_drawn(pits.null_curves))
         # Adjusted for the quantities of all three.
         ranks = UniformRanks.enough(2 * sets.m + 1, OVER_ALL_X * self.suite.alpha)
         return {
@@ -504,8 +519,14 @@ class _Run:
         }
 
 
-def _remarks(given: _Given, labels: tuple[str, ...]) -> tuple[str, ...]:
-    """What is to be said of the samples."""
+def _drawn(nulls: np.ndarray) -> np.ndarray:
+    """Null curves (o, H, ...) with the digits that can be seen; of very many, the first."""
+    most = max(FEWEST_KEPT, MOST_KEPT * nulls.shape[1] // nulls.size)
+    return nulls[:, :most].astype(np.float16)
+
+
+def _remarks(given: _Given, labels: tuple[str, ...], outside: np.ndarray) -> tuple[str, ...]:
+    """What is to be said of the samples; nothing of what lies outside."""
     remarks = [said for said in (given.made, given.remark) if said]
     if not given.whitened and given.local.k is not None:
         remarks.append(
@@ -515,8 +536,8 @@ def _remarks(given: _Given, labels: tuple[str, ...]) -> tuple[str, ...]:
     chain = autocorrelation(given.sets.members[:, 1:])
     if chain is not None:
         remarks.append(chain.words)
-    strange = [label for label, own in zip(labels, _own(given), strict=True) if not own]
-    if strange:
+    strange = np.array(labels)[~np.array(_own(given)) & ~outside]
+    if len(strange):
         remarks.append(
             f"The draws theta_o at {', '.join(strange)} lie outside those of q at the nearest x: "
             "are they draws of q there, and in the same units?"

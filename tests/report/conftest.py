@@ -47,6 +47,20 @@ def scored():
     return assay.check(q.calibration(300), x_o=draws, suite=suite)
 
 
+@pytest.fixture(scope="session")
+def linked():
+    """A q that is right in every parameter, and links two of four that are not linked."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1000, 2, generator=generator)
+    members = torch.randn(1000, 13, 4, generator=generator)
+    drawn = members[:, 1:]
+    drawn[..., 3] = 0.7 * drawn[..., 1] + 0.51**0.5 * drawn[..., 3]
+    calibration = assay.Calibration(members[:, 0], x, drawn)
+    draws = assay.Draws(torch.zeros(2), drawn[:, 0])
+    names = ("a", "b < c", "d", "e")
+    return assay.check(calibration, x_o=draws, suite=Suite.quick(null=99), names=names)
+
+
 def trace(figure, name):
     """The one trace of a figure that has a name."""
     (only,) = [t for t in figure.data if t["name"] == name]

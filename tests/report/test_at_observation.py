@@ -93,7 +93,10 @@ def test_power_marks_the_minimum_detectable_effect(figures, check):
 
 
 def test_what_is_missing_is_not_drawn(bare, scored):
-    assert set(ObservationFigures(bare).at(0)) == {"near", "null", "bias", "width", "power"}
+    assert set(ObservationFigures(bare).at(0)) == {
+        *("near", "null", "bias", "width", "power"),
+        *("bias-shares", "width-shares", "correlation"),
+    }
     assert set(ObservationFigures(scored).at(0)) == {"null", "bias", "width", "power"}
 
 

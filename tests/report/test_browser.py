@@ -4,9 +4,11 @@ import base64
 import json
 import time
 
+import numpy as np
 import pytest
 
 from assay.report import write
+from assay.report.map import Map
 from tests.browser import OWN, Page, browser, keep, screenshots
 
 from .conftest import LABELS, READ
@@ -19,9 +21,9 @@ LOCAL_SCHEMES = ("file://", "data:", "blob:", "about:", "chrome")
 
 
 @pytest.fixture(scope="module")
-def files(check, bare, scored, tmp_path_factory):
+def files(check, bare, scored, linked, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
-    for name, part in (("whole", check), ("bare", bare), ("scored", scored)):
+    for name, part in (("whole", check), ("bare", bare), ("scored", scored), ("linked", linked)):
         write(part, folder / f"{name}.html")
     return folder
 
@@ -68,7 +70,7 @@ def test_figures_show_names_as_text(opened):
     """Whatever Plotly reads as tags or entities is read back as it was written."""
     script = "[...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
     ticks = opened.run(script, "#plot-bias .ytick text")
-    assert set(ticks) == {"<script>alert(1…", *READ[1:]}
+    assert set(ticks) == {"<script>al…ript>", *READ[1:]}
     titles = opened.run(script, "#plot-pairs .g-xtitle, #plot-pairs [class^=g-x] text")
     assert "θ" in "".join(titles)
     assert 'a & "b"' in "".join(titles)
@@ -158,11 +160,11 @@ def move_to(page, x, y):
 
 
 def test_hovering_shows_values(opened, check):
-    move_to(opened, *place_of(opened, 2)).perform()
+    move_to(opened, *place_of(opened, 1)).perform()
     opened.wait("document.querySelectorAll('#plot-places .hoverlayer .hovertext').length > 0")
     said = opened.run("document.querySelector('#plot-places .hoverlayer').textContent")
-    assert LABELS[2] in said
-    assert check.verdicts[2] in said
+    assert LABELS[1] in said
+    assert check.verdicts[1] in said
     assert "p-value: " in said
     assert "detectable shift: " in said
 
@@ -183,7 +185,63 @@ def test_the_axes_of_the_map_can_be_chosen(opened, check):
     Select(opened.find("#axis-y")).select_by_visible_text("p-value")
     full = "document.getElementById('plot-places')._fullLayout"
     assert opened.run(f"{full}.xaxis.title.text") == "x[1]"
-    assert opened.run(f"{full}.shapes[0].y0") == check.alpha
+    assert opened.run(f"{full}.shapes[0].y0") == pytest.approx(check.alpha)
+    assert opened.run(f"{full}.yaxis.type") == "log"
+    low, high = opened.run(f"{full}.yaxis.range")
+    assert low < np.log10(check.pvalue.min()) < 0 < high
+
+
+NEAR = "document.getElementById('plot-places').data.find(t => t.name === arguments[0])"
+
+
+def test_what_is_near_changes_with_the_observation(opened, check):
+    plain = Map(check).plain
+    for which, count in ((0, 60), (1, 60), (2, 0)):
+        opened.run("void document.querySelectorAll('tr[data-row]')[arguments[0]].click()", which)
+        shown = opened.run(f"{NEAR}.x", "near the selected observation")
+        low, high = plain["ends"][0]
+        rows = plain["near"][which]
+        assert len(rows) == count
+        assert shown == [min(high, max(low, plain["columns"][0][row])) for row in rows]
+        words = opened.find("#plot-places").get_attribute("aria-label")
+        assert f"Of 300 simulations, {count} are near the selected observation." in words
+
+
+def test_an_arrow_points_to_what_lies_farther_out(opened, check):
+    arrows = opened.run(NEAR, "farther out")
+    assert len(arrows["text"]) >= 1
+    (square,) = opened.run(f"{NEAR}.hovertext", "outside")
+    assert "farther out: " in square
+
+
+def texts(page, selector):
+    return page.run(
+        "[...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
+    )
+
+
+def test_intervals_from_near_x_o_to_x_o(browser, files, linked):
+    """Bars are the intervals of the effects, the first of them at x_o."""
+    page, effects = Page(browser, files / "linked.html"), linked.effects[0]
+    assert texts(page, "#plot-bias-shares .xtick text") == ["x_o", "5 %", "10 %", "20 %"]
+    drawn = page.run("document.getElementById('plot-bias-shares').data")
+    for j, trace in zip(effects.worst, drawn, strict=True):
+        low = np.subtract(trace["y"], trace["error_y"]["arrayminus"])
+        assert low[0] == pytest.approx(effects.bias.at_lower[j], abs=2e-3)
+        assert low[1:] == pytest.approx(effects.sizes.bias[1, :, j], abs=2e-3)
+    words = page.find("#plot-bias-shares").get_attribute("aria-label")
+    assert words.count("at x_o, extrapolated") == 4
+
+
+def test_a_wrong_correlation_is_marked_and_named(browser, files):
+    page = Page(browser, files / "linked.html")
+    cells, marks = page.run("document.getElementById('plot-correlation').data")
+    assert len(cells["z"]) == len(cells["z"][0]) == 3
+    assert sorted([*marks["x"], *marks["y"]]) == ["b &lt; c", "e"]
+    assert set(texts(page, "#plot-correlation .ytick text")) >= {"a", "d"}
+    label = page.find("#plot-correlation").get_attribute("aria-label")
+    assert "of 4 of 4 parameters. Beyond noise: b < c and e: 0." in label
+    assert "the correlation of b < c and e is 0." in page.find("#observation-0").text
 
 
 def test_dark_and_light(opened, screenshots):
@@ -299,9 +357,10 @@ def test_figures_and_numbers_can_be_taken_along(opened, tmp_path):
 
 
 KEYS = ("null", "bias", "width", "power")
+SIZES = ("bias-shares", "width-shares", "correlation")
 
 
-@pytest.mark.parametrize(("name", "keys"), [("bare", ("near", *KEYS)), ("scored", KEYS)])
+@pytest.mark.parametrize(("name", "keys"), [("bare", ("near", *SIZES, *KEYS)), ("scored", KEYS)])
 def test_missing_parts_leave_no_errors(browser, files, name, keys):
     page = Page(browser, files / f"{name}.html")
     assert page.errors() == []

@@ -18,7 +18,9 @@ def test_both_estimates_are_shown(check, quantity):
     estimate = getattr(check.effects, quantity.field)[0]
     assert low < estimate.lower.min()
     assert high > estimate.upper.max()
-    assert figure.layout["yaxis"]["ticktext"][worst.tolist().index(0)] == "&lt;script&gt;alert(1…"
+    assert (
+        figure.layout["yaxis"]["ticktext"][worst.tolist().index(0)] == "&lt;script&gt;al…ript&gt;"
+    )
 
 
 def test_null_bands_are_drawn_below_the_estimates(check):

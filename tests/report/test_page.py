@@ -1,3 +1,5 @@
+import base64
+import gzip
 import json
 import re
 import stat
@@ -57,8 +59,13 @@ def parsed(made):
     return Elements(made)
 
 
+def packed(text, key):
+    """What is stored under a key, in the letters that it is stored in."""
+    return re.search(rf'<script type="application/gzip" id="{key}">(.*?)</script>', text)[1]
+
+
 def data_of(text):
-    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    return json.loads(gzip.decompress(base64.b64decode(packed(text, "data"))))
 
 
 def test_sections_come_in_order_with_headings(parsed):
@@ -82,7 +89,7 @@ def test_the_page_can_be_read_without_seeing(parsed):
     assert len(parsed.of("caption")) == len(parsed.of("table"))
     assert all(a["scope"] in ("col", "row") for a in parsed.of("th"))
     plots = [a for a in parsed.of("div") if a.get("class") == "plot"]
-    assert len(plots) == 14
+    assert len(plots) == 17
     assert all(a["role"] == "img" and a["aria-label"] for a in plots)
     assert len(parsed.of("label")) == len(parsed.of("select")) == 3
     assert sum("aria-live" in a for _, a in parsed.elements) == 1
@@ -95,7 +102,7 @@ def test_names_are_text_and_nothing_else(parsed, made):
         assert name in parsed.text
     assert len(parsed.of("script")) == 3
     assert not parsed.of("b")
-    before = made.split('<script type="application/json"')[0]
+    before = made.split('<script type="application/gzip"')[0]
     assert "<script" not in before
 
 
@@ -145,8 +152,8 @@ def test_nothing_is_loaded_from_elsewhere(parsed):
 
 
 def test_data_cannot_end_its_block(made):
-    block = re.search(r'<script type="application/json" id="data">(.*?)</script>', made, re.DOTALL)
-    assert not set("<>&\u2028\u2029") & set(block[1])
+    for key in ("data", "plotly"):
+        assert re.fullmatch(r"[A-Za-z0-9+/=]+", packed(made, key))
     data = data_of(made)
     assert len(data["observations"]) == 3
     assert data["start"] == 0
@@ -171,7 +178,7 @@ def reported(calibration, draws, path, **parts):
     """A report on ten observations and eight parameters, and what it draws."""
     suite = Suite(classifier=assay.MLP(epochs=1), classifier_null=9, null=39, **parts)
     assay.check(calibration, x_o=draws, suite=suite).report(path)
-    assert path.stat().st_size < 8e6
+    assert path.stat().st_size < 3e6
     text = path.read_text(encoding="utf-8")
     assert "400 of 1000 draws and the first 6 of 8 parameters" in text
     return data_of(text)["observations"]
@@ -191,7 +198,7 @@ def test_the_size_is_bounded(tmp_path):
 def test_the_size_is_bounded_with_every_part(tmp_path):
     q = Gaussian(m=8)
     drawn = reported(q.calibration(300, k=10), many(q), tmp_path / "r.html", context=60)
-    assert [len(figures) for figures in drawn] == [7] * 4
+    assert [len(figures) for figures in drawn] == [11] * 4
 
 
 def test_the_file_appears_whole_or_not_at_all(check, tmp_path, monkeypatch):

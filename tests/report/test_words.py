@@ -1,21 +1,6 @@
 import numpy as np
-import pytest
 
-from assay.report.words import between, literal, number, probability, rounded
-
-
-@pytest.mark.parametrize(
-    ("p", "shown"),
-    [(0.635, "0.635"), (0.05, "0.050"), (0.005, "0.005"), (0.001, "0.001"), (1.0, "1")],
-)
-def test_pvalues_have_three_decimals(p, shown):
-    assert probability(p) == shown
-
-
-def test_a_pvalue_is_never_shown_as_zero():
-    grid = 1 / (1 + np.arange(1, 10**5, 997))
-    assert all(float(probability(p)) > 0 for p in grid)
-    assert all(abs(float(probability(p)) / p - 1) < 0.06 for p in grid)
+from assay.report.words import between, brief, literal, number, rounded
 
 
 def test_numbers_have_a_minus_and_no_tails():
@@ -35,3 +20,8 @@ def test_rounding_keeps_what_is_seen():
 def test_names_are_literal():
     assert literal("<b>x</b>\n& $y$") == "&lt;b&gt;x&lt;/b&gt; &amp; $y$"
     assert "<" not in literal("<br><sub>")
+
+
+def test_long_names_are_cut():
+    assert brief("a < b") == "a &lt; b"
+    assert brief("a & b of many letters 12", 9) == "a &amp; b… 12"

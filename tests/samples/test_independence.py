@@ -1,6 +1,7 @@
 import math
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -190,4 +191,5 @@ class TestAutocorrelation:
         with pytest.warns(UserWarning, match="theta_q"):
             calibration = Calibration(x, x, chain(0.8, n=N))
         given = _from_calibration(calibration, Draws(x[0], x), QUICK, 0)
-        assert re.search("as those of a Markov chain: by 0.[78]", _remarks(given, ("x_o",))[0])
+        said = _remarks(given, ("x_o",), np.zeros(1, bool))[0]
+        assert re.search("as those of a Markov chain: by 0.[78]", said)

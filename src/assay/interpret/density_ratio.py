@@ -130,6 +130,7 @@ class Estimate(Rowed):
             family, 95 times in 100.
         at, at_lower, at_upper: The same at x_o, where the others are averages near it; else None.
         varies: Whether the error changes near x_o by more than noise; None where at is.
+        pvalue: The p-value of the claim, corrected for all claims and sizes; None where at is.
 
     What is not identifiable is NaN; its interval then says the direction, where that is known.
     """
@@ -145,6 +146,7 @@ class Estimate(Rowed):
     at_lower: np.ndarray | None = None
     at_upper: np.ndarray | None = None
     varies: np.ndarray | None = None
+    pvalue: np.ndarray | None = None
 
     @property
     def excess(self) -> np.ndarray:

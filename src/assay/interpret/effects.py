@@ -23,7 +23,7 @@ import scipy.stats
 import torch
 
 from .._core import Seed, check_count, check_number, check_share, seed_of, stream
-from ..diagnostics.local.local_effects import Kind, LocalEffects
+from ..diagnostics.local.local_effects import Kind, LocalEffects, Sizes
 from ..diagnostics.local.moment_effects import Tail
 from ..diagnostics.local.moments import MomentsResult
 from ..results import LEVELS, Frozen, LC2STResult, Readable, chosen, equals, position
@@ -90,7 +90,9 @@ class Effects(Readable):
         settings: The settings and versions of the result.
         correlation: How much too high the correlation of q is, for all pairs of parameters.
         near: The share of all x that is near, with shape (); None, as the former, without truths.
-        local: All numbers near x_o, at every size, from truths there; None without truths.
+        truths, drawn: Some truths near x_o, and as many draws of q, less the mean of q and in its
+            deviations, at the same x, with shape (s, m); NaN where there are fewer.
+        sizes: Bias and width against the share that is near; None, as the former, without truths.
     """
 
     names: tuple[str, ...]
@@ -111,7 +113,9 @@ class Effects(Readable):
     settings: Mapping[str, Any]
     correlation: Estimate | None = None
     near: np.ndarray | None = None
-    local: LocalEffects | None = None
+    truths: np.ndarray | None = None
+    drawn: np.ndarray | None = None
+    sizes: Sizes | None = None
     digits: ClassVar[int] = 2
 
     def __getitem__(self, which: int | str) -> "Effects":
@@ -126,16 +130,6 @@ class Effects(Readable):
     def many(self) -> bool:
         """Whether there is a leading axis of observations."""
         return self.bias.value.ndim == 2
-
-    @property
-    def truths(self) -> np.ndarray | None:
-        """Some truths near x_o, less the mean of q and in its deviations at the same x, (s, m)."""
-        return None if self.local is None else self.local.truths
-
-    @property
-    def drawn(self) -> np.ndarray | None:
-        """As many draws of q, likewise; both are NaN where there are fewer."""
-        return None if self.local is None else self.local.drawn
 
     @property
     def wrong(self) -> np.ndarray:
@@ -381,7 +375,9 @@ def effects_of(
         **parts | dict.fromkeys((*DIVERGENCES, "khat", "weights", "theta")),
         tail=Tail(tail.count[rows, which, None], tail.truths[rows, which, None], tail.share),
         near=found.near[rows, which],
-        local=found,
+        truths=found.truths,
+        drawn=found.drawn,
+        sizes=found.sizes,
         hypothesis=hypothesis,
         settings=settings,
     )
@@ -428,7 +424,7 @@ def _estimate(
     lower = np.where(blind, np.where(sign > 0, -np.inf, centre), lower)
     upper = np.where(blind, np.where(sign > 0, centre, np.inf), upper)
     there = (kind.at, kind.at_lower, kind.at_upper, flags & (kind.varies < alpha))
-    return Estimate(value, lower, upper, centre, low, high, flags, *there)
+    return Estimate(value, lower, upper, centre, low, high, flags, *there, kind.pvalue.min(1))
 
 
 def _names(names: Sequence[str] | None, m: int, kind: str) -> tuple[str, ...]:

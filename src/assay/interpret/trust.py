@@ -19,7 +19,7 @@ import numpy as np
 
 from .._core import Seed, check_number
 from ..diagnostics.local.base import LocalTest
-from ..results import LocalResult, Readable, rows_of
+from ..results import Frozen, LocalResult, Readable, rows_of
 from ..samples.neighbourhoods import SHARE
 from .errors import Error, Shift, Wide
 from .power import PowerResult, power
@@ -161,3 +161,18 @@ class TrustMap(Readable):
             f"{self.relevant:g}{kinds} are detected with probability 0.8. "
             f"Corrected by {self.settings['adjusted by']}."
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated(Frozen):
+    """Some simulated observations, to see o observations among them, and which are near.
+
+    Args:
+        x: Some of the simulated observations, at random, with shape (s, ...).
+        near: Which of them are used as near each observation, with shape (o, s).
+        share: The share of all simulations that is near.
+    """
+
+    x: np.ndarray
+    near: np.ndarray
+    share: float

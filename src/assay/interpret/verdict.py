@@ -38,7 +38,7 @@ from .names import readable
 from .notebook import Compact, page
 from .power import PowerResult
 from .predictive import PredictiveResult
-from .trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, VERDICTS, TrustMap, few_near
+from .trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, VERDICTS, Simulated, TrustMap, few_near
 
 # The share of the level that tests over all x have.
 OVER_ALL_X = 0.1
@@ -64,6 +64,7 @@ class Verdict(Readable):
         alpha: The level.
         settings: Settings, versions, and how to run it again.
         predictive: Where x_o lies among simulations of a draw of q; None without a simulator.
+        simulated: Some simulated observations, and which of them are near; None if not known.
     """
 
     names: tuple[str, ...]
@@ -84,6 +85,7 @@ class Verdict(Readable):
     alpha: float
     settings: Mapping[str, Any]
     predictive: PredictiveResult | None = None
+    simulated: Simulated | None = None
     heading: ClassVar[str] = "observation"
 
     @property

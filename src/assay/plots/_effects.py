@@ -32,7 +32,7 @@ from ._canvas import (
 from ._shapes import near_shares
 
 if TYPE_CHECKING:
-    from ..diagnostics.local.local_effects import LocalEffects
+    from ..diagnostics.local.local_effects import Sizes
     from ..diagnostics.local.moments import MomentsResult
     from ..interpret.density_ratio import Estimate
     from ..results import LC2STResult
@@ -135,8 +135,6 @@ def _effect_handles() -> tuple[Patch, Line2D]:
     )
 
 
-# Numbers of a kind near x_o, and at x_o.
-VALUES = ("value", "lower", "upper", "at", "at_lower", "at_upper")
 # Parameters that are drawn against shares, and, in a heat map, with numbers, at most.
 MOST, NUMBERED = 6, 6
 # Parameters whose truths near x_o are drawn.
@@ -160,38 +158,51 @@ def shares(result: Told, ax: Any = None) -> np.ndarray:
         'simulations near x_o (% of all)'
     """
     told = _told(result)
-    local, worst = _local(told), told.worst[:MOST]
+    sizes, worst = _sizes(told), told.worst[:MOST]
     bias, width = pair = panels(ax, 2, 1.75 + 0.07 * len(worst), 1)
-    widths = {name: getattr(local.dispersion, name) for name in VALUES}
-    reach = _reach(*(part[..., worst] for part in widths.values()))
-    wide = {name: _inside(part, reach) for name, part in widths.items()}
-    shifts = {name: getattr(local.bias, name) for name in VALUES}
+    shifts = _towards(told.bias, sizes.bias)
+    widths = _towards(told.dispersion, sizes.dispersion)
+    reach = _reach(widths[..., worst])
+    wide = _inside(widths, reach)
     for i, j in enumerate(worst):
         aside = (i - (len(worst) - 1) / 2) / 30
         label = named(told.names[j], LETTERS)
         _draw_shares(bias, shifts, j, aside, **style(i), label=label)
         _draw_shares(width, wide, j, aside, **style(i))
-    ticks = ["x_o", *(f"{100 * share:.2g}" for share in local.near)]
+    ticks = ["x_o", *(f"{100 * share:.2g}" for share in sizes.near)]
     for panel, right, words in ((bias, 0, "bias (sd of q)"), (width, 1, "sd of q / true sd")):
         panel.axhline(right, color=INK, lw=0.8, ls="--", zorder=1)
-        panel.set(ylabel=words, xlim=(-0.15, len(local.near) + 0.15))
+        panel.set(ylabel=words, xlim=(-0.15, len(sizes.near) + 0.15))
         panel.set_xticks(range(len(ticks)), ticks)
         panel.spines[["top", "right"]].set_visible(False)
     _ratios(width, "y", reach)
     width.set_xlabel("simulations near x_o (% of all)")
-    p = np.minimum(local.bias.pvalue, local.dispersion.pvalue).min(0)
+    p = np.min([_pvalues(told.bias), _pvalues(told.dispersion)], 0)
     legend(bias, title=smallest(p, told.names))
     return pair
 
 
-def _draw_shares(ax: Axes, kind: dict[str, np.ndarray], j: int, aside: float, **line: Any) -> None:
+def _towards(estimate: Estimate, near: np.ndarray) -> np.ndarray:
+    """Numbers and ends of their intervals at x_o, and near it at each share, (3, 1 + c, m)."""
+    there = (estimate.at, estimate.at_lower, estimate.at_upper)
+    blank = np.full(near.shape[2], np.nan)
+    at = np.stack([blank if part is None else part for part in there])
+    return np.concatenate([at[:, None], near], 1)
+
+
+def _pvalues(estimate: Estimate) -> np.ndarray:
+    """P-values (j,) of claims."""
+    assert estimate.pvalue is not None
+    return estimate.pvalue
+
+
+def _draw_shares(ax: Axes, kind: np.ndarray, j: int, aside: float, **line: Any) -> None:
     """Draws one parameter at x_o, and near it at each share, all a little aside."""
-    near, there = ([kind[name][..., j] for name in part] for part in (VALUES[:3], VALUES[3:]))
-    value, lower, upper = (np.append(a, b) for a, b in zip(there, near, strict=True))
+    value, lower, upper = kind[..., j]
     across = np.arange(len(value)) + aside
     ax.vlines(across, lower, upper, colors=line["color"], lw=1.2)
     ax.plot(across, value, lw=0.8, **line)
-    faces = ["white", *[line["color"]] * len(near[0])]
+    faces = ["white", *[line["color"]] * (len(value) - 1)]
     ax.scatter(across, value, s=14, c=faces, ec=line["color"], zorder=3)
 
 
@@ -203,12 +214,13 @@ def near(result: Told, ax: Any = None) -> np.ndarray:
     is drawn, the worst ones; the worst three are drawn in new axes if None.
     """
     told = _told(result)
-    local = _local(told)
+    _sizes(told)
     count = min(MOST_NEAR, len(told.names)) if ax is None else np.size(ax)
     worst = told.worst[:count]
     drawn = panels(ax, len(worst), 2.2, MOST_NEAR)
     edges, draws, truths = near_shares(told, worst.tolist())
-    label = f"{int(np.isfinite(local.truths).all(1).sum())} truths near x_o"
+    assert told.truths is not None
+    label = f"{int(np.isfinite(told.truths).all(1).sum())} truths near x_o"
     for panel, j, q, truth in zip(drawn, worst, draws, truths, strict=True):
         panel.stairs(q, edges, fill=True, color=ENVELOPE, label="draws of q")
         panel.stairs(truth, edges, color=CURVE, lw=1.2, label=label)
@@ -226,7 +238,8 @@ def correlations(result: Told, ax: Axes | None = None) -> Axes:
     Pairs that are wrong by more than noise have a frame. What is not known is left white.
     """
     told = _told(result)
-    local, estimate, m = _local(told), told.correlation, len(told.names)
+    _sizes(told)
+    estimate, m = told.correlation, len(told.names)
     if m < 2 or estimate is None:
         raise ValueError(f"result: expected two or more parameters; got {m}.")
     names = [named(name, LETTERS) for name in told.names]
@@ -250,7 +263,7 @@ def correlations(result: Told, ax: Axes | None = None) -> Axes:
     bar.ax.tick_params(labelsize=SMALL)
     if estimate.wrong.any():
         ax.set_xlabel("framed: wrong by more than noise", fontsize=SMALL)
-    p = local.correlation.pvalue.min(0)
+    p = _pvalues(estimate)
     both = ", ".join(named(name, 10) for name in told.pairs[p.argmin()])
     ax.set_title(f"smallest corrected p = {p.min():.3g} ({both})", fontsize=LABEL)
     return ax
@@ -263,11 +276,11 @@ def _told(result: Told) -> Effects:
     return one
 
 
-def _local(told: Effects) -> LocalEffects:
+def _sizes(told: Effects) -> Sizes:
     """Numbers near x_o at every share."""
-    if told.local is None:
+    if told.sizes is None:
         raise ValueError(
             "result: expected effects from truths near x_o, such as effects(moments(calibration)"
             "(x_o)); got those of a density ratio."
         )
-    return told.local
+    return told.sizes

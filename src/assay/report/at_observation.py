@@ -11,10 +11,12 @@ import numpy as np
 
 from ..interpret.pp import pp_curve
 from ..plots._shapes import bin_count, closed, mirrored, null_bands, size_grid
-from ..results import LC2STResult, PPCurve
+from ..results import LC2STResult, PPCurve, probability
+from .correlation import correlation_figure
 from .forest import BIAS, WIDTH, forest
 from .near import near_figure
 from .pairs import PairPlot
+from .shares import shares_figure
 from .traces import (
     COLOURS,
     Figure,
@@ -29,14 +31,17 @@ from .traces import (
     points,
     upright,
 )
-from .words import each_pvalue, literal, number, probability, rounded, share
+from .words import each_pvalue, literal, number, rounded, share
 
 if TYPE_CHECKING:
     from ..interpret.power import PowerCurve
     from ..interpret.verdict import Verdict
 
 # The figures of an observation.
-FIGURES = ("near", "null", "bias", "width", "pp", "pits", "power", "pairs")
+FIGURES = (
+    *("near", "null", "bias", "width", "bias-shares", "width-shares", "correlation"),
+    *("pp", "pits", "power", "pairs"),
+)
 # Colours of the null bands of a curve, the wider one first.
 BANDS = ("@envelope", "@band")
 # How far beyond the null copies a statistic is drawn, in their range.
@@ -55,11 +60,15 @@ class ObservationFigures:
         """All figures at one observation that can be drawn, by name; none for one outside."""
         if self.check.outside(which):
             return {}
+        effects = self.check.effects[which]
         figures = {
-            "near": near_figure(self.check.effects[which]),
+            "near": near_figure(effects),
             "null": self.null(which),
             "bias": forest(self.check, which, BIAS),
             "width": forest(self.check, which, WIDTH),
+            "bias-shares": shares_figure(effects, BIAS),
+            "width-shares": shares_figure(effects, WIDTH),
+            "correlation": correlation_figure(effects),
             "pp": self.pp(which),
             "pits": self.pits(which),
             "power": self.power(which),

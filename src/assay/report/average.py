@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..plots._shapes import reliability_limits
-from .traces import Figure, axis, ideal, layout, level, line, named, null_band
-from .words import each_pvalue, listed, number, probability, share
+from ..results import probability
+from .traces import Figure, axis, error_bars, ideal, layout, level, line, named, null_band
+from .words import each_pvalue, listed, number, share
 
 if TYPE_CHECKING:
     from ..diagnostics.average.coverage import Covered
@@ -58,12 +59,8 @@ def reliability(health: Health) -> Figure:
     """The share of truths against the probability that was given to them."""
     bins, ends = health.reliability, reliability_limits(health.reliability)
     dots = line(bins.predicted, bins.observed, "held out, 95 % intervals", color="@curve", width=2)
-    bars = {
-        "array": (bins.upper - bins.observed).round(4).tolist(),
-        "arrayminus": (bins.observed - bins.lower).round(4).tolist(),
-    }
-    error = {"type": "data", "symmetric": False, **bars, "color": "@band", "thickness": 2}
-    dots |= {"mode": "lines+markers", "error_y": error}
+    bars = error_bars(np.stack([bins.observed, bins.lower, bins.upper]), "@band")
+    dots |= {"mode": "lines+markers", "error_y": bars}
     names = ("probability of class 1 (truth)", "share of truths, at even odds")
     return Figure(
         (ideal(ends, ends, "perfect"), dots),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .traces import Figure, Trace, axis, layout, line, points, upright
-from .words import between, clipped, listed, literal, number
+from .words import between, brief, listed, number
 
 if TYPE_CHECKING:
     from ..interpret.density_ratio import Estimate
@@ -53,7 +53,10 @@ def forest(check: Verdict, which: int, quantity: Quantity) -> Figure:
     estimates = {source: _some(estimate, worst) for source, estimate in estimates.items()}
     names = tuple(check.effects.names[j] for j in worst)
     rows, ends = np.arange(len(names), dtype=float), (len(names) - 0.4, -0.6)
-    ticks = {"tickvals": rows.tolist(), "ticktext": [literal(clipped(name)) for name in names]}
+    ticks = {
+        "tickvals": rows.tolist(),
+        "ticktext": [brief(name) for name in names],
+    }
     across = axis(quantity.label, _span(estimates, quantity.right), zeroline=False, nticks=6)
     up = axis("", ends, showgrid=False, zeroline=False, **ticks)
     return Figure(

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.ndimage
 
 from .traces import Figure, Trace, axis, line
-from .words import clipped, literal, rounded
+from .words import brief, rounded
 
 if TYPE_CHECKING:
     from ..interpret.effects import Effects
@@ -79,11 +79,13 @@ def _axes(suffix: str, title: tuple[str, str], at: tuple[int, int], rows: int) -
     """The axes of one panel."""
     row, column = at
     gap, foot = 0.03, 0.1
-    name, other = (literal(clipped(part, 18)) for part in title)
+    name, other = brief(title[0], 18), brief(title[1], 12)
     x = axis(f"{name}, sd of q", (-END, END), nticks=5)
     y = axis(f"{other}, sd of q" if other else "", (-END, END) if other else None, nticks=5)
     y |= {} if other else {"rangemode": "tozero", "showticklabels": False}
-    x |= {"anchor": f"y{suffix}", "domain": [column / ACROSS + gap, (column + 1) / ACROSS - gap]}
+    # A name on the left asks for room.
+    left = column / ACROSS + (2.5 if other else 1) * gap
+    x |= {"anchor": f"y{suffix}", "domain": [left, (column + 1) / ACROSS - gap]}
     y |= {
         "anchor": f"x{suffix}",
         "domain": [1 - (row + 1) / rows + foot, 1 - row / rows - foot / 4],

@@ -1,12 +1,14 @@
 """The page: one HTML file that holds everything it needs, and asks no network for anything.
 
 A content security policy allows the two scripts that are in the file, by their hashes, and nothing
-else: whatever names may contain, no other script can run, and no address is ever asked.
+else: whatever names may contain, no other script can run, and no address is ever asked. What is
+drawn, and the code that draws it, are compressed.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import os
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from ..interpret.verdict import Verdict
 
 TITLE = "Local check of a posterior"
-# What could end a block of data within a page, or a line within a script.
-ESCAPES = str.maketrans({c: f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})
 
 
 def write(check: Verdict, path: str | os.PathLike[str], title: str = TITLE) -> None:
@@ -54,11 +54,16 @@ def page(check: Verdict, title: str = TITLE) -> str:
     """The report of a check as HTML."""
     check = check.readable
     figures = ObservationFigures(check)
-    scripts = {"plotly": _plotly(), "script": read("script.js")}
-    policy, data = _policy(list(scripts.values())), _json(_data(check, figures))
-    date = check.settings.get("date", "")
-    values = {"version": __version__, "policy": policy, "data": data, "title": title, "date": date}
-    values |= scripts
+    drawing, script = _plotly(), read("script.js")
+    values = {
+        "version": __version__,
+        "title": title,
+        "date": check.settings.get("date", ""),
+        "policy": _policy([drawing, script]),
+        "plotly": _packed(drawing),
+        "data": _packed(_json(_data(check, figures))),
+        "script": script,
+    }
     return environment().get_template("page.html").render(**values, **sections(check, figures))
 
 
@@ -89,8 +94,12 @@ def _short(value: Any) -> Any:
 
 
 def _json(value: Any) -> str:
-    """JSON that can stand within a page."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).translate(ESCAPES)
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def _packed(text: str) -> str:
+    """Text that is compressed, in letters that can stand within a page."""
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 def _policy(scripts: list[str]) -> str:
@@ -110,5 +119,4 @@ def _plotly() -> str:
     """The code that draws figures."""
     what = "whose drawing code is put into the file"
     code: str = required("plotly.offline", what).get_plotlyjs()
-    # Nothing in a script may look like its end.
-    return code.replace("\r\n", "\n").replace("</script", "<\\/script")
+    return code.replace("\r\n", "\n")

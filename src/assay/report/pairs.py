@@ -8,7 +8,7 @@ import numpy as np
 
 from ..results import LC2STResult
 from .traces import Figure, Trace, axis, line
-from .words import clipped, literal, number, rounded, share
+from .words import brief, number, rounded, share
 
 # Draws and parameters of a pair plot, and points in all of its panels together, at most; draws in
 # those of all observations together, at most, but so many in each.
@@ -119,8 +119,8 @@ def _panel(names: tuple[str, ...], row: int, column: int) -> dict[str, Any]:
     m, suffix = len(names), _suffix(row * len(names) + column)
     gap = 0.06 / m
     foot, left = row == m - 1, column == 0 and row > 0
-    x = axis(literal(clipped(names[column], LETTERS)) if foot else "", nticks=4)
-    y = axis(literal(clipped(names[row], LETTERS)) if left else "", nticks=4)
+    x = axis(brief(names[column], LETTERS) if foot else "", nticks=4)
+    y = axis(brief(names[row], LETTERS) if left else "", nticks=4)
     x |= {"anchor": f"y{suffix}", "domain": [column / m + gap, (column + 1) / m - gap]}
     y |= {"anchor": f"x{suffix}", "domain": [1 - (row + 1) / m + gap, 1 - row / m - gap]}
     # Panels of one column share their abscissa, and those of one row their ordinate.

@@ -1,8 +1,20 @@
 "use strict";
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
+(async () => {
   const root = document.documentElement;
   const byId = (id) => document.getElementById(id);
+  if (!window.DecompressionStream) {
+    byId("old").hidden = false;
+    return;
+  }
+  const unpacked = (id) => {
+    const bytes = Uint8Array.from(atob(byId(id).textContent), (letter) => letter.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  };
+  const drawing = document.createElement("script");
+  drawing.textContent = await unpacked("plotly");
+  document.head.append(drawing);
+  drawing.remove();
+  const data = JSON.parse(await unpacked("data"));
   const articles = [...document.querySelectorAll("article")];
   const rows = [...document.querySelectorAll("a[data-observation]")].map((a) => a.closest("tr"));
   const darkly = window.matchMedia("(prefers-color-scheme: dark)");
@@ -65,7 +77,7 @@
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
     return made;
   };
-  const SHAPES = { x: "M-4-4 4 4M4-4-4 4", "triangle-up": "M0-5 5 4H-5Z", "diamond-open": "M0-5 5 0 0 5-5 0Z" };
+  const SHAPES = { x: "M-4-4 4 4M4-4-4 4", "triangle-up": "M0-5 5 4H-5Z", "square-open": "M-4-4H4V4H-4Z", "diamond-open": "M0-5 5 0 0 5-5 0Z" };
   const swatch = (trace) => {
     const { marker = {}, line = {} } = trace;
     const first = (value) => (Array.isArray(value) ? value[0] : value);
@@ -139,13 +151,44 @@
   const [across, upwards] = ["axis-x", "axis-y"].map(byId);
   // Where labels have room, clear of each other and of the rings; the one that is chosen first.
   const SIDES = { "top center": [-0.5, -1.5], "middle right": [0.3, -0.5], "middle left": [-1.3, -0.5], "bottom center": [-0.5, 0.5] };
+  const ROOM = 0.09;
+  // Axes end where most points lie; what lies farther out stands at their edge, with an arrow.
+  const within = (column) => {
+    const [low, high] = places.ends[column];
+    return places.columns[column].map((v) => (v === null ? null : Math.min(high, Math.max(low, v))));
+  };
+  const beyond = (column, row) => {
+    const [[low, high], v] = [places.ends[column], places.columns[column][row]];
+    return v === null ? 0 : Number(v > high) - Number(v < low);
+  };
+  const onScale = (column) => (column === places.logarithmic ? Math.log10 : (v) => v);
+  const mapAxis = (column) => {
+    const [low, high] = places.ends[column].map(onScale(column));
+    const room = ROOM * (high - low || 1);
+    const scale = column === places.logarithmic ? { type: "log", dtick: "D2", tickformat: "~g" } : {};
+    return { title: { text: places.names[column] }, range: [low - room, high + room], ...scale };
+  };
+  const ARROWS = { "1,0": "→", "-1,0": "←", "0,1": "↑", "0,-1": "↓", "1,1": "↗", "1,-1": "↘", "-1,1": "↖", "-1,-1": "↙" };
+  const beside = (x, y) => `${["bottom", "middle", "top"][y + 1]} ${["left", "center", "right"][x + 1]}`;
+  const arrows = (i, j, pick) => {
+    const far = [...places.text.keys()].filter((row) => beyond(i, row) || beyond(j, row));
+    const ways = far.map((row) => [beyond(i, row), beyond(j, row)]);
+    return {
+      type: "scatter", mode: "text", x: pick(far, i), y: pick(far, j), name: "farther out",
+      text: ways.map((way) => ARROWS[way]), textposition: ways.map((way) => beside(...way)),
+      textfont: { size: 18, color: "@ink" }, hoverinfo: "skip", showlegend: false, cliponaxis: false,
+    };
+  };
+  const farOut = (row, columns) => columns.filter((column) => beyond(column, row)).map(
+    (column) => `<br>farther out: ${places.names[column]} = ${Number(places.columns[column][row].toPrecision(2))}`).join("");
   const sidesOf = (i, j) => {
     const scale = (column, size) => {
-      const known = places.columns[column].filter((v) => v !== null);
-      const [low, high] = [Math.min(...known), Math.max(...known)];
-      return places.columns[column].map((v) => (size * (v - low)) / (high - low || 1));
+      const value = onScale(column);
+      const [low, high] = places.ends[column].map(value);
+      return within(column).map((v) => (size * (value(v) - low)) / (high - low || 1));
     };
-    const at = [scale(i, 0.85 * widthOf(byId("plot-places"))), scale(j, -330)];
+    // Less the numbers beside the axes, and their room.
+    const at = [scale(i, (widthOf(byId("plot-places")) - 60) / (1 + 2 * ROOM)), scale(j, -360 / (1 + 2 * ROOM))];
     const taken = places.labels.map((_, row) => [at[0][row] - 9, at[1][row] - 9, 18, 18, row]);
     const free = (box, row) => taken.every(([x, y, w, h, of]) => of === row
       || box[0] > x + w || x > box[0] + box[2] || box[1] > y + h || y > box[1] + box[3]);
@@ -166,16 +209,25 @@
   };
   const placesFigure = () => {
     const [i, j] = [Number(across.value), Number(upwards.value)];
-    const pick = (rows_, column) => rows_.map((row) => places.columns[column][row]);
-    const traces = places.groups.map((group) => ({
+    const shown = { [i]: within(i), [j]: within(j) };
+    const pick = (rows_, column) => rows_.map((row) => shown[column][row]);
+    const dots = (which, name, marker) => ({
+      type: "scatter", mode: "markers", x: pick(which, i), y: pick(which, j), name, marker,
+      hoverinfo: "skip", showlegend: which.length > 0,
+    });
+    const traces = [
+      dots(places.simulated, "simulations", { color: "@band", size: 4, opacity: 0.5 }),
+      dots(places.near[current], "near the selected observation", { color: "@ink", size: 5, opacity: 0.75 }),
+    ];
+    traces.push(...places.groups.map((group) => ({
       type: "scatter", mode: "markers",
       x: pick(group.rows, i), y: pick(group.rows, j), name: group.name,
-      customdata: group.rows, hovertext: group.rows.map((row) => places.text[row]),
+      customdata: group.rows, hovertext: group.rows.map((row) => places.text[row] + farOut(row, [i, j])),
       hovertemplate: "%{hovertext}<extra></extra>",
       opacity: group.faint ? 0.55 : 1, cliponaxis: false,
       marker: { symbol: group.symbol, color: group.color, size: group.faint ? 8 : 13,
         line: { color: group.symbol === "circle-open" ? group.color : "@paper", width: group.symbol === "circle-open" ? 2 : 1 } },
-    }));
+    })));
     const own = places.labels.map((_, row) => row);
     const sides = sidesOf(i, j);
     traces.push({
@@ -189,15 +241,18 @@
       name: "selected", hoverinfo: "skip", cliponaxis: false,
       marker: { symbol: "circle-open", size: 22, color: "@ink", line: { color: "@ink", width: 2 } },
     });
-    const line = (at, way) => (at === undefined ? [] : [{
+    traces.push(arrows(i, j, pick));
+    const at = places.line;
+    const line = (column, way) => (column !== places.logarithmic ? [] : [{
       type: "line", line: { color: "@ink", width: 1, dash: "dash" },
       ...(way === "y" ? { x0: 0, x1: 1, xref: "paper", y0: at, y1: at } : { y0: 0, y1: 1, yref: "paper", x0: at, x1: at }),
     }]);
     return {
-      data: traces, columns: [], words: places.words,
+      data: traces, columns: [],
+      words: `${places.words} Of ${places.simulated.length} simulations, ${places.near[current].length} are near the selected observation.`,
       layout: {
-        xaxis: { title: { text: places.names[i] } }, yaxis: { title: { text: places.names[j] } },
-        height: 420, shapes: [...line(places.lines[j], "y"), ...line(places.lines[i], "x")],
+        xaxis: mapAxis(i), yaxis: mapAxis(j),
+        height: 420, shapes: [...line(j, "y"), ...line(i, "x")],
       },
     };
   };

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..interpret.density_ratio import DIVERGENCES, TITLES, Estimate
-from ..results import LEVELS, versions
+from ..results import LEVELS, probability, versions
 from .at_observation import ObservationFigures
+from .correlation import FEWEST, MOST
 from .map import VERDICTS, Map
 from .pairs import MOST_PARAMETERS, PairPlot
-from .words import between, number, probability, share, short
+from .words import between, number, share, short
 
 if TYPE_CHECKING:
     from ..diagnostics.local.lpit import LPITResult
@@ -37,6 +38,8 @@ def sections(check: Verdict, figures: ObservationFigures) -> dict[str, Any]:
         "where": _where(check),
         "observations": [_observation(check, i) for i in range(len(check.labels))],
         "near": check.effects.truths is not None,
+        "shares": check.effects.sizes is not None,
+        "correlation": _correlation(check),
         "noise": figures.noise,
         "pp": figures.pp_curves is not None,
         "pairs": _known(_pairs, figures.pair_plot),
@@ -79,6 +82,7 @@ def _where(check: Verdict) -> Values:
     drawn = Map(check)
     return {
         "context": _known(_context, check.context),
+        "near": None if check.simulated is None else share(check.simulated.share),
         "coordinates": list(drawn.coordinates),
         "words": drawn.words,
     }
@@ -101,6 +105,12 @@ def _pairs(plot: PairPlot) -> Values:
         "ends": [f"{0.5 - plot.colour_range:.2f}", f"{0.5 + plot.colour_range:.2f}"],
         "corrected": plot.weights is not None,
     }
+
+
+def _correlation(check: Verdict) -> Values | None:
+    """What the caption of correlations says; None where there is no figure."""
+    m, known = len(check.names), check.effects.correlation is not None
+    return {"parameters": m, "most": MOST} if known and m >= FEWEST else None
 
 
 def _observation(check: Verdict, i: int) -> Values:

@@ -115,6 +115,13 @@ def points(x: np.ndarray, y: np.ndarray, name: str, **marker: Any) -> Trace:
     return line(x, y, name) | {"mode": "markers", "marker": marker, "line": {}}
 
 
+def error_bars(told: np.ndarray, colour: str) -> dict[str, Any]:
+    """Bars around values between the lower and upper ends of intervals, (3, g) together."""
+    value, lower, upper = told
+    ends = {"array": rounded(upper - value), "arrayminus": rounded(value - lower)}
+    return {"type": "data", "symmetric": False, **ends, "color": colour, "thickness": 2}
+
+
 def level(y: float, **style: Any) -> Trace:
     """A line across the whole figure, thin and dashed if no style is given."""
     ends = {"x0": 0, "x1": 1, "xref": "paper", "y0": y, "y1": y}

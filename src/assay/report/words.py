@@ -8,21 +8,10 @@ from html import escape
 import numpy as np
 
 from ..results import number as three_digits
+from ..results import probability
 
 # Letters of a name that fit beside a figure, and things of a kind that words tell, at most.
 LETTERS, MOST = 16, 12
-
-
-def probability(p: float) -> str:
-    """A p-value: three decimals, or two digits where it is smaller.
-
-    Example:
-        >>> probability(0.635), probability(0.00012), probability(1.0)
-        ('0.635', '0.00012', '1')
-    """
-    if not 0 < p < 0.9995:
-        return f"{p:g}" if p <= 0 or p > 1 else "1"
-    return f"{p:.3f}" if p >= 0.0095 else f"{p:.1g}" if p >= 0.001 else f"{p:.2g}"
 
 
 def number(value: float) -> str:
@@ -97,14 +86,15 @@ def each_pvalue(names: Iterable[str], pvalues: np.ndarray) -> str:
     return listed(f"{name} p = {probability(float(p))}" for name, p in pairs)
 
 
-def clipped(name: str, most: int = LETTERS) -> str:
-    """A name that is short enough to stand beside a figure.
+def brief(name: str, most: int = LETTERS) -> str:
+    """A name beside a figure, as it is written, or both of its ends.
 
     Example:
-        >>> clipped("a name of many letters and words")
-        'a name of many…'
+        >>> brief("amplitude of mode 12")
+        'amplitude…de 12'
     """
-    return name if len(name) <= most else f"{name[: most - 1].rstrip()}…"
+    tail, long = most // 3, len(name) > most
+    return literal(f"{name[: most - tail - 1].rstrip()}…{name[-tail:]}" if long else name)
 
 
 def literal(name: str) -> str:

@@ -29,6 +29,8 @@ from .seen import Seen, source_of, usable
 COPIES, MOST_SETS = 199, 2**15
 # Truths near an observation that are kept to be shown, at most, beside as many draws of q.
 SHOWN = 300
+# How far out they are shown, in standard deviations.
+FARTHEST = 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,21 @@ class Kind(Rowed):
 
 
 @dataclass(frozen=True, eq=False)
+class Sizes(Rowed):
+    """Bias and width near x_o against the share of the sets that is near.
+
+    Args:
+        near: The shares, from the smallest to the largest, with shape (c,); where two sizes are
+            asked, there is one more between them.
+        bias, dispersion: The numbers and the ends of their 95 % intervals, with shape (3, c, m).
+    """
+
+    near: np.ndarray
+    bias: np.ndarray
+    dispersion: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class LocalEffects(Rowed):
     """What is wrong with q near x_o and at x_o, in m parameters or latents.
 
@@ -70,6 +87,7 @@ class LocalEffects(Rowed):
         region: The same of q's regions, j = l.
         tail: Truths where q has next to no mass.
         near: The share of the sets that is near at each size, with shape (c,).
+        sizes: Bias and width against that share.
         truths, drawn: Some truths near x_o, and as many draws of q, less the mean of q and in its
             deviations, at the same x, with shape (s, m); NaN where there are fewer.
         named: Whether errors are told in parameters, rather than in latents.
@@ -82,6 +100,7 @@ class LocalEffects(Rowed):
     region: Kind
     tail: Tail
     near: np.ndarray
+    sizes: Sizes
     truths: np.ndarray
     drawn: np.ndarray
     named: bool
@@ -164,6 +183,17 @@ class _Around:
         moved = moved[rows] if directions is None else moved[rows] @ directions
         return cls(rows, shares, moved, near)
 
+    @property
+    def sizes(self) -> tuple[Tensor, Tensor]:
+        """Shares (c, b) of the sets at each size, and of all sets (c,); one more between two."""
+        counts = (self.shares > 0).sum(1)
+        if len(counts) != 2 or counts[0] == counts[1]:
+            return self.shares, self.near
+        few = int(counts.double().prod().sqrt())
+        middle = (torch.arange(self.shares.shape[1]) < few).to(self.shares) / few
+        near = torch.stack([self.near[0], self.near.prod().sqrt(), self.near[1]])
+        return torch.stack([self.shares[0], middle, self.shares[1]]), near
+
     def contrasts(self) -> Tensor:
         """What an error may vary with (b, p): coordinates, distance, and being very near."""
         distance = self.moved.square().sum(1, keepdim=True)
@@ -215,9 +245,21 @@ def _effects(seen: Seen, around: _Around, copies: int, chance: torch.Generator) 
         region=_kind(outer, said.region, everywhere, even),
         tail=tail(seen.shells, around.shares[None])[0],
         near=around.near.cpu().numpy(),
+        sizes=_sizes(seen, around),
         **_shown(seen, around),
         named=True,
     )
+
+
+def _sizes(seen: Seen, around: _Around) -> Sizes:
+    """Bias and width against the share that is near."""
+    shares, near = around.sizes
+    told = Estimates(seen, shares, None)
+    bias, width = (
+        torch.where(told.known, torch.stack(tuple(kind.near)), torch.nan).cpu().numpy()
+        for kind in (told.bias, told.width)
+    )
+    return Sizes(near.cpu().numpy(), bias, width)
 
 
 def _shown(seen: Seen, around: _Around) -> dict[str, np.ndarray]:
@@ -228,7 +270,7 @@ def _shown(seen: Seen, around: _Around) -> dict[str, np.ndarray]:
     blank = (0, 0, 0, SHOWN - len(rows))
     pad = torch.nn.functional.pad
     return {
-        name: pad(part.float(), blank, value=torch.nan).cpu().numpy()
+        name: pad(part.clamp(-FARTHEST, FARTHEST).half(), blank, value=torch.nan).cpu().numpy()
         for name, part in both.items()
     }
 
