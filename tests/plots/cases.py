@@ -18,9 +18,8 @@ import assay
 from assay import plots
 from assay.diagnostics.average.coverage import CoverageResult, TARPResult
 from assay.diagnostics.average.sbc import SBCResult
-from assay.diagnostics.local.local_effects import Kind, LocalEffects
+from assay.diagnostics.local.local_effects import Sizes
 from assay.diagnostics.local.lpit import LPITResult
-from assay.diagnostics.local.moment_effects import Tail
 from assay.interpret.density_ratio import Estimate
 from assay.interpret.effects import Effects
 from assay.interpret.errors import Narrow, Shift, Wide
@@ -179,44 +178,29 @@ def levels(j=2, h=99):
     )
 
 
-def estimate(value, half, right):
+def estimate(value, half, right, p=0.02):
     value, half = np.asarray(value, float), np.asarray(half, float)
     centre = np.full_like(value, right)
     wrong = np.abs(value - right) > 1.4 * half
     ends = (value - 0.8 * half, value + 0.8 * half)
-    return Estimate(value, *ends, centre, centre - half, centre + half, wrong)
+    there = (right + 1.9 * (value - right), *(right + 1.9 * (end - right) for end in ends))
+    stated = {"at": there[0], "at_lower": there[1], "at_upper": there[2], "varies": wrong}
+    chance = np.broadcast_to(p, value.shape)
+    return Estimate(
+        value, *ends, centre, centre - half, centre + half, wrong, **stated, pvalue=chance
+    )
 
 
-def local_effects(m, bias, width):
-    """Numbers at three shares and at x_o; errors grow towards it."""
-    near, rng = np.array([0.05, 0.1, 0.2]), random(m)
-    growth, half = 1 + 0.3 * np.arange(2, -1, -1), 0.3 - 0.1 * np.arange(3)
-    one = np.ones(m)
-
-    def kind(near_x_o, at, spread, p):
-        noise = near_x_o + 0.3 * spread * rng.normal(size=near_x_o.shape)
-        ends = (noise - spread, noise + spread)
-        there = (at, at - 0.5, at + 0.5, np.ones(at.shape))
-        return Kind(noise, *ends, spread / 2, p, np.sign(near_x_o), *there)
-
-    wide, pairs = np.log(width), np.linspace(0.4, -0.2, m * (m - 1) // 2)
-    shares = growth[:, None], half[:, None]
-    p = np.where(np.arange(m) < 1, 0.005, 0.7) * np.ones((3, 1))
-    logs = kind(shares[0] * wide, 1.9 * wide, shares[1] * one, p)
-    ratios = {k: np.exp(getattr(logs, k)) for k in ("value", "lower", "upper")}
-    ratios |= {k: np.exp(getattr(logs, k)) for k in ("at", "at_lower", "at_upper")}
-    linked = shares[0] * pairs, 1.9 * pairs, shares[1] * np.ones(len(pairs))
-    return LocalEffects(
-        bias=kind(shares[0] * bias, 1.9 * bias, shares[1] * one, p),
-        dispersion=replace(logs, **ratios),
-        correlation=kind(*linked, np.full(linked[0].shape, 0.02)),
-        intervals=logs,
-        region=logs,
-        tail=Tail(np.zeros(3), np.full(3, 100), np.array(0.01)),
-        near=near,
-        truths=rng.normal(size=(300, m)) - bias,
-        drawn=rng.normal(size=(300, m)),
-        named=True,
+def sizes(bias, width):
+    """Numbers at three shares; errors grow towards x_o."""
+    growth, half = 1 + 0.3 * np.arange(2, -1, -1)[:, None], 0.3 - 0.1 * np.arange(3)[:, None]
+    noise = random(len(bias)).normal(size=(2, 3, len(bias)))
+    shift, wide = growth * bias, growth * np.log(width)
+    shift, wide = shift + 0.3 * half * noise[0], wide + 0.3 * half * noise[1]
+    return Sizes(
+        near=np.array([0.05, 0.1, 0.2]),
+        bias=np.stack([shift, shift - half, shift + half]),
+        dispersion=np.exp([wide, wide - half, wide + half]),
     )
 
 
@@ -226,17 +210,20 @@ def effects(m=3, names=None):
     half, pairs = 0.15 + 0.05 * np.arange(m), np.linspace(0.4, -0.2, m * (m - 1) // 2)
     none = dict.fromkeys(("total_variation", "kl_pq", "kl_qp", "chi_square", "ess"))
     none |= dict.fromkeys(("khat", "weights", "theta", "tail"))
+    p, rng = np.where(np.arange(m) < 1, 0.005, 0.7), random(m)
     return Effects(
         names=tuple(names or (f"theta[{i}]" for i in range(m))),
-        bias=estimate(bias, half, 0),
-        dispersion=estimate(width, half, 1),
+        bias=estimate(bias, half, 0, p),
+        dispersion=estimate(width, half, 1, p),
         intervals=estimate(np.full((m, 3), 0.9), np.full((m, 3), 0.1), 0.9),
         region=estimate(np.full(3, 0.9), np.full(3, 0.1), 0.9),
         **none,
         **SAID,
         correlation=estimate(pairs, np.full(len(pairs), 0.15), 0),
         near=np.array(0.2),
-        local=local_effects(m, bias, width),
+        truths=rng.normal(size=(300, m)) - bias,
+        drawn=rng.normal(size=(300, m)),
+        sizes=sizes(bias, width),
     )
 
 
@@ -329,7 +316,7 @@ def check(m=3, o=2, classifier=True):
     one, ends = effects(m), ("lower", "upper", "null_mean", "null_lower", "null_upper", "wrong")
     kinds = ("bias", "dispersion", "intervals", "region", "correlation")
     estimates = {kind: repeated(getattr(one, kind), ("value", *ends), o) for kind in kinds}
-    scale = np.full(o, 0.3)
+    without, scale = dict.fromkeys(("truths", "drawn", "sizes")), np.full(o, 0.3)
     law = {"rates": scale, "mde_error": scale, "scale": scale, "shape": scale, "level": 0.05}
     curves = tuple(
         PowerCurve(kind(j), np.ones(3), mde=scale * size * (1 + j), **law)
@@ -346,7 +333,7 @@ def check(m=3, o=2, classifier=True):
         local=many,
         detectable=PowerResult(curves, **parts, **SAID),
         trust=replace(trust(o), verdicts=(REJECTED,) * o),
-        effects=replace(one, **estimates, local=None, near=np.full(o, 0.2)),
+        effects=replace(one, **estimates, **without, near=np.full(o, 0.2)),
         classifier=many if classifier else None,
         remarks=(),
         alpha=0.05,

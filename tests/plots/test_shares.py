@@ -22,12 +22,14 @@ def test_it_draws_what_was_found_near_x_o_and_at_x_o():
     lines = [line for line in bias.get_lines() if len(line.get_xdata()) == 4]
     assert [line.get_label() for line in lines] == [told.names[j] for j in told.worst[:6]]
     for line, j in zip(lines, told.worst, strict=False):
-        found = told.local.bias
-        np.testing.assert_array_equal(line.get_ydata(), [found.at[j], *found.value[:, j]])
+        np.testing.assert_array_equal(
+            line.get_ydata(), [told.bias.at[j], *told.sizes.bias[0, :, j]]
+        )
     assert [text.get_text() for text in width.get_xticklabels()] == ["x_o", "5", "10", "20"]
     ends = bias.collections[0].get_segments()
-    found, j = told.local.bias, told.worst[0]
-    np.testing.assert_allclose([e[1, 1] for e in ends], [found.at_upper[j], *found.upper[:, j]])
+    j = told.worst[0]
+    upper = [told.bias.at_upper[j], *told.sizes.bias[2, :, j]]
+    np.testing.assert_allclose([e[1, 1] for e in ends], upper)
     # Marks at x_o are open.
     assert tuple(bias.collections[1].get_facecolors()[0]) == (1, 1, 1, 1)
 
