@@ -155,6 +155,16 @@ def wrong_kind(name: str, value: Any, expected: str) -> TypeError:
     return TypeError(f"{name}: expected {expected}; got {got}.")
 
 
+def said(problem: BaseException) -> str:
+    r"""An error in one line.
+
+    Example:
+        >>> said(ValueError("a\nb"))
+        'ValueError: a b'
+    """
+    return " ".join(f"{type(problem).__name__}: {problem}".split())
+
+
 Seed = int | torch.Generator
 
 
