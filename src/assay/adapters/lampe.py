@@ -3,6 +3,7 @@
 from typing import Any
 
 import lampe.inference
+import torch
 from torch import Tensor
 
 from ..samples.posterior import Base, Posterior, StandardNormal
@@ -15,7 +16,6 @@ class FlowMatching(NetworkFlow):
     """A trained ``lampe.inference.FMPE``: draws and latents by its ordinary differential equation.
 
     Example:
-        >>> import torch
         >>> FlowMatching(lampe.inference.FMPE(2, 3)).sample(torch.zeros(3), 7).shape
         torch.Size([7, 2])
     """
@@ -33,6 +33,7 @@ class FlowMatching(NetworkFlow):
         theta, x = inputs(self.network, theta, x)
         return self.network.flow(x).transform(theta)  # type: ignore[no-any-return]
 
+    @torch.no_grad()
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, d)."""
         # Every draw with an x of its own: the equation is solved for rows.

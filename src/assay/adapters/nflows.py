@@ -4,6 +4,7 @@ from typing import Any
 
 import nflows.distributions
 import nflows.flows
+import torch
 from torch import Tensor
 
 from ..samples.posterior import Base, Embed, Flow, Posterior, StandardNormal
@@ -19,7 +20,6 @@ class NFlow(NetworkFlow):
         >>> transform = MaskedAffineAutoregressiveTransform(2, 8, context_features=3)
         >>> base = nflows.distributions.StandardNormal([2])
         >>> flow = NFlow(nflows.flows.Flow(transform, base))
-        >>> import torch
         >>> flow.sample(torch.zeros(3), 7).shape
         torch.Size([7, 2])
     """
@@ -48,6 +48,7 @@ class NFlow(NetworkFlow):
         theta, x = inputs(self.network, theta, x)
         return self.network.transform_to_noise(theta, context=x)  # type: ignore[no-any-return]
 
+    @torch.no_grad()
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, ...)."""
         return self.network.sample(n, context=inputs(self.network, x)[0])  # type: ignore[no-any-return]

@@ -82,6 +82,7 @@ class Estimator(NetworkFlow):
         theta, x = inputs(self.network, theta, x)
         return self.network.inverse_transform(theta, x).reshape(theta.shape)  # type: ignore[no-any-return]
 
+    @torch.no_grad()
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, ...)."""
         (given,) = inputs(self.network, x)
@@ -112,6 +113,7 @@ class VectorField(NetworkFlow):
         mean, scale = (part.flatten() for part in (self.network.mean_base, self.network.std_base))
         return (self.ode(x).transform(theta) - mean) / scale  # type: ignore[no-any-return]
 
+    @torch.no_grad()
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, ...)."""
         (given,) = inputs(self.network, x)

@@ -46,6 +46,7 @@ class ZukoFlow(NetworkFlow):
         """Maps parameters (n, m) at observations (n, ...) to latents (n, m)."""
         return self._given(x).transform(*inputs(self.network, theta))  # type: ignore[no-any-return]
 
+    @torch.no_grad()
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, ...)."""
         return self._given(x).sample((n,)).swapaxes(0, 1)  # type: ignore[no-any-return]

@@ -218,7 +218,7 @@ class _Job:
 
     def _call(self, x: Tensor, first: int) -> Tensor:
         generator = stream(self.seed, self.purpose, first)
-        with time_limit(self.how.limit), isolated(generator), torch.no_grad():
+        with time_limit(self.how.limit), isolated(generator):
             given = self.posterior.sample_batched(x.clone(), self.n)
         theta = as_tensors({"draws": given})["draws"].to(x)
         if theta.ndim != 3 or theta.shape[:2] != (len(x), self.n):

@@ -339,7 +339,7 @@ def _as_numpy(x: Tensor) -> np.ndarray:
 
 
 def _trial(q: FunctionPosterior, x: Tensor) -> Tensor:
-    with isolated(stream(0, "tried")), torch.no_grad():
+    with isolated(stream(0, "tried")):
         theta: Tensor = q.sample_batched(x, TRIED_DRAWS)
     if theta.ndim != 3 or theta.shape[:2] != (len(x), TRIED_DRAWS):
         raise ValueError(f"shape {tuple(theta.shape)} at {len(x)} x with n = {TRIED_DRAWS}")
