@@ -198,7 +198,7 @@ class SbiPosterior(Posterior):
             "which is exact for the truncated q."
         )
         return (
-            f"q is truncated: about {100 * outside:.2g} % of the network's own draws lie outside "
+            f"q is truncated: about {100 * outside:.1f} % of the network's own draws lie outside "
             f"of the prior, and sbi leaves them out.{how if self.coordinates else ''}",
         )
 

@@ -52,7 +52,7 @@ from .posterior import (
     flow_sample,
     flow_to_base,
 )
-from .tables import Layout, Table, as_observed, as_table, layout_of
+from .tables import EACH, Layout, Table, as_observed, as_table, has_chains, layout_of, of_each
 
 if TYPE_CHECKING:
     from .drawing import Drawing, Drawn
@@ -75,7 +75,8 @@ class Calibration:
 
     NumPy arrays, torch tensors, JAX arrays and nested lists are accepted; integers become
     floating point. So are data frames, xarray's data sets and dicts of arrays, matched by their
-    names (:mod:`assay.samples.tables`). Device and precision follow what is given. Draws that
+    names (:mod:`assay.samples.tables`); as `theta_q` also a list of ArviZ's InferenceData, one for
+    each x, of which 16 draws are taken at random. Device and precision follow what is given. Draws that
     share their noise from x to x are refused, and correlated ones are warned of
     (:mod:`assay.samples.independence`).
 
@@ -660,6 +661,8 @@ def has_order(ranks: np.ndarray) -> bool:
 
 def _draws_table(theta_q: Any, layout: Layout | None) -> Table:
     """Draws (n, m) or (n, k, m); those of a dict have the axes that give the names of theta."""
+    if has_chains(theta_q):
+        return of_each(theta_q, EACH)
     if not isinstance(theta_q, Mapping):
         return as_table("theta_q", theta_q)
     least = min(np.ndim(array) for array in theta_q.values())

@@ -6,14 +6,17 @@ a data set, may have any shape; they stand side by side in one array, with names
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from .._core import as_tensors
+from .._core import as_tensors, stream
+
+# Draws that are taken of chains at x_o, at most, and at each x.
+MOST, EACH = 1000, 16
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,8 @@ def as_table(name: str, given: Any, axes: int = 1) -> Table:
         (torch.Size([5, 3]), ('mu', 'beta[0]', 'beta[1]'))
     """
     library = _library(given)
+    if _chains(given):
+        return of_chains(given, MOST)
     if library == "pandas":
         names = given.columns if given.ndim == 2 else given.index
         return Table(given.to_numpy(), layout_of(names))
@@ -101,6 +106,40 @@ def as_table(name: str, given: Any, axes: int = 1) -> Table:
     elif library == "xarray":
         return Table(given.values, _coordinates(given))
     return _packed(name, given, axes) if isinstance(given, Mapping) else Table(given)
+
+
+def of_chains(given: Any, n: int, place: int = 0) -> Table:
+    """At most n draws of the posterior group of an InferenceData or a DataTree, (n, m).
+
+    They are taken at random from all chains, so that they have no order. At different x, which
+    have different places, other draws are taken.
+    """
+    group = given["posterior"]
+    arrays = {str(name): group[name].values for name in group.data_vars}
+    joined = {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
+    table = _packed("theta", joined, 1)
+    order = torch.randperm(len(table.array), generator=stream(0, "chains", place))
+    return Table(table.array[order[:n]], table.layout)
+
+
+def of_each(given: Sequence[Any], n: int) -> Table:
+    """Draws (b, n, m) of an InferenceData for each of b observations."""
+    tables = [of_chains(each, n, place) for place, each in enumerate(given)]
+    first = tables[0].layout
+    arrays = [table.like(first, "theta_q", "the first of them").array for table in tables]
+    if len({len(array) for array in arrays}) > 1:
+        raise ValueError(f"theta_q: expected at least {n} draws at every x; got fewer at some.")
+    return Table(torch.stack(arrays), first)
+
+
+def has_chains(given: Any) -> bool:
+    """Whether these are draws of a sampler, one InferenceData or DataTree for each x."""
+    return isinstance(given, list | tuple) and bool(given) and _chains(given[0])
+
+
+def _chains(given: Any) -> bool:
+    library = _library(given)
+    return library == "arviz" or (library == "xarray" and "posterior" in dir(given))
 
 
 def as_observed(given: Any, layout: Layout | None) -> Table:
@@ -114,7 +153,7 @@ def as_observed(given: Any, layout: Layout | None) -> Table:
 
 def _library(given: Any) -> str:
     modules = {kind.__module__.split(".")[0] for kind in type(given).__mro__}
-    return next((known for known in ("pandas", "xarray") if known in modules), "")
+    return next((known for known in ("arviz", "pandas", "xarray") if known in modules), "")
 
 
 def _coordinates(array: Any) -> Layout | None:
