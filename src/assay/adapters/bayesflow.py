@@ -1,7 +1,7 @@
 """Workflows and approximators of BayesFlow 2, whose conditions are a dict of arrays."""
 
 import contextlib
-import io
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -24,11 +24,12 @@ class BayesFlowPosterior(Posterior):
     Args:
         approximator: A ``bayesflow.approximators.ContinuousApproximator``.
         conditions: How its conditions lie in the columns of x.
+        like: An observation (1, d), at which the names of parameters are looked up.
     """
 
     approximator: Any
     conditions: Layout
-    like: Tensor  # an observation (1, d), at which the parameters are looked up
+    like: Tensor
 
     @cached_property
     def layout(self) -> Layout:
@@ -36,6 +37,11 @@ class BayesFlowPosterior(Posterior):
         found = as_table("theta", self._drawn(self.like, 1, 0), 2).layout
         assert found is not None
         return found
+
+    @property
+    def rows(self) -> int:
+        """Observations at which draws are made in one call, which takes long however few."""
+        return 500
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -49,7 +55,7 @@ class BayesFlowPosterior(Posterior):
 
     def _drawn(self, x: Tensor, n: int, key: int) -> dict[str, np.ndarray]:
         # It writes bars of its own.
-        with contextlib.redirect_stderr(io.StringIO()):
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
             given = self._conditions(x)
             drawn = self.approximator.sample(num_samples=n, conditions=given, seed=key)
         return {name: np.asarray(array) for name, array in drawn.items()}

@@ -76,8 +76,9 @@ class Calibration:
     NumPy arrays, torch tensors, JAX arrays and nested lists are accepted; integers become
     floating point. So are data frames, xarray's data sets and dicts of arrays, matched by their
     names (:mod:`assay.samples.tables`); as `theta_q` also a list of ArviZ's InferenceData, one for
-    each x, of which 16 draws are taken at random. Device and precision follow what is given. Draws that
-    share their noise from x to x are refused, and correlated ones are warned of
+    each x, of which 16 draws are taken at random. Device and precision follow what is given.
+
+    Draws that share their noise from x to x are refused, and correlated ones are warned of
     (:mod:`assay.samples.independence`).
 
     Example:
