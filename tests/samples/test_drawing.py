@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import assay
-from assay.samples.drawing import Drawing, draw_at, draw_observed, drawn_at, time_limit
+from assay._core import time_limit
+from assay.samples.drawing import Drawing, draw_at, draw_observed, drawn_at
 from assay.samples.posterior import Posterior, as_posterior
 
 X = torch.arange(240.0).reshape(120, 2)

@@ -7,22 +7,17 @@ theta, so that tests stay exact, for the other x.
 """
 
 import os
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import as_tensors, check_number, isolated, progress, said, stream
+from .._core import as_tensors, check_number, isolated, progress, said, stream, time_limit
 from .chunks import Chunk, existing_folder
-from .posterior import Posterior
+from .posterior import LIMIT, Posterior
 
 # Observations up to which drawing shows no progress, and those that are kept together.
 FEW, TOGETHER = 100, 50
@@ -48,7 +43,7 @@ class Drawing:
         Drawing(limit=60.0, failures=0.01, resume=None)
     """
 
-    limit: float = 600.0
+    limit: float = LIMIT
     failures: float = 0.0
     resume: str | os.PathLike[str] | None = None
 
@@ -227,31 +222,3 @@ class _Job:
                 f"{tuple(theta.shape)}"
             )
         return theta
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Stops Python after so many seconds by a :class:`TimeoutError`, where that can be done.
-
-    Example:
-        >>> import time
-        >>> with time_limit(0.01):
-        ...     time.sleep(1)
-        Traceback (most recent call last):
-        ...
-        TimeoutError: no draws within 0.01 s
-    """
-    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"no draws within {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from .._core import as_tensors, check_finite, check_kind, isolated, said, stream
+from .._core import as_tensors, check_finite, check_kind, isolated, said, stream, time_limit
 
 if TYPE_CHECKING:
     from .tables import Layout
@@ -263,8 +263,8 @@ WAYS = (
     Way(_laws, 100, "many x, to a batch of distributions"),
     Way(_law, 1, "one x, to a distribution"),
 )
-# Observations, draws and times with which a function is tried.
-TRIED_X, TRIED_DRAWS, TRIES = 3, 5, 3
+# Observations, draws and times with which a function is tried, and seconds that a call may take.
+TRIED_X, TRIED_DRAWS, TRIES, LIMIT = 3, 5, 3, 600.0
 
 
 def as_posterior(posterior: Any, x: Tensor, layout: "Layout | None" = None) -> Posterior:
@@ -311,8 +311,8 @@ def _tried(
     """The function in the first way that works at some x."""
     problems: dict[str, str] = {}
     for reads, way, i in product(_readings(layout), WAYS, range(TRIES)):
-        at, q = x[i % len(x) :][:TRIED_X], FunctionPosterior(function, way, reads, owner)
-        at = torch.cat([at] * TRIED_X)[:TRIED_X]
+        q = FunctionPosterior(function, way, reads, owner)
+        at = x[(i + torch.arange(min(way.rows, TRIED_X))) % len(x)]
         try:
             first, again = (_trial(q, at) for _ in range(2))
         except Exception as problem:
@@ -339,7 +339,7 @@ def _as_numpy(x: Tensor) -> np.ndarray:
 
 
 def _trial(q: FunctionPosterior, x: Tensor) -> Tensor:
-    with isolated(stream(0, "tried")):
+    with time_limit(LIMIT), isolated(stream(0, "tried")):
         theta: Tensor = q.sample_batched(x, TRIED_DRAWS)
     if theta.ndim != 3 or theta.shape[:2] != (len(x), TRIED_DRAWS):
         raise ValueError(f"shape {tuple(theta.shape)} at {len(x)} x with n = {TRIED_DRAWS}")
