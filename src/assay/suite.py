@@ -299,7 +299,10 @@ def _simulations(
     idle = {"prior": prior, "executor": executor, "resume": resume}
     for name, value in idle.items():
         if value is not None:
-            raise ValueError(f"{name}: expected None without a simulator; got {value!r}.")
+            raise ValueError(
+                f"{name}: expected None without a simulator; got {value!r}. Draws of q are kept "
+                "by drawing=Drawing(resume=folder)."
+            )
     return None
 
 

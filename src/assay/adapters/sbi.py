@@ -151,11 +151,14 @@ class SbiPosterior(Posterior):
     def _batched(self) -> bool:
         """Whether sbi draws at many x in one call."""
         q = self.posterior
+        # Before 0.27 variational posteriors were of one x, and vector fields not composed.
         if isinstance(q, VIPosterior):
-            return q._mode == "amortized"  # type: ignore[no-any-return]
-        return isinstance(q, DirectPosterior) or (
-            isinstance(q, VectorFieldPosterior) and not q.vector_field_estimator.compose_enabled
-        )
+            return getattr(q, "_mode", "single") == "amortized"
+        if isinstance(q, VectorFieldPosterior):
+            return not getattr(q.vector_field_estimator, "compose_enabled", False)
+        # Subclasses draw otherwise in sample, but not all of them in sample_batched: NPE-A
+        # corrects its mixture in sample alone.
+        return type(q) is DirectPosterior
 
     @property
     def rows(self) -> int:
