@@ -2,7 +2,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test test-slow test-gpu lint bench experiments clean
+.PHONY: install demo test test-slow test-gpu test-adapters lint bench experiments clean
 
 install: $(VENV)/.installed
 
@@ -30,6 +30,18 @@ test-slow: install
 
 test-gpu: install
 	$(BIN)/python -m pytest -m gpu
+
+# Libraries that are heavy, in an environment of their own.
+.venv-adapters/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-adapters
+	.venv-adapters/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
+	.venv-adapters/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt \
+		-e '.[adapters]' pytest
+	touch $@
+
+test-adapters: export KERAS_BACKEND := jax
+test-adapters: .venv-adapters/.installed
+	.venv-adapters/bin/python -m pytest -m adapters tests/adapters/test_foreign.py
 
 # Experiments lie beside benchmarks, and are not installed.
 bench: export PYTHONPATH := .

@@ -17,6 +17,8 @@ PACKAGE = "assay"
 # same name, as long as there is no cycle, and of those above.
 LAYERS = (
     "_core",
+    "samples.chunks",
+    "samples.tables",
     "samples.posterior",
     "samples.neighbourhoods",
     "samples",

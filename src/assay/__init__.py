@@ -14,6 +14,7 @@ _NAMES = {
     "check": "suite",
     "Calibration": "samples.calibration",
     "Draws": "samples.calibration",
+    "Drawing": "samples.drawing",
     "zoom": "samples.proposal",
     "Distance": "samples.neighbourhoods",
     "Nearest": "samples.neighbourhoods",
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from .nulls.exchange import LocalExchange as LocalExchange
     from .samples.calibration import Calibration as Calibration
     from .samples.calibration import Draws as Draws
+    from .samples.drawing import Drawing as Drawing
     from .samples.neighbourhoods import Distance as Distance
     from .samples.neighbourhoods import Nearest as Nearest
     from .samples.neighbourhoods import Smooth as Smooth

@@ -17,6 +17,7 @@ import hashlib
 import math
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -29,6 +30,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any, Self, TypeVar
 
 import numpy as np
@@ -153,6 +155,16 @@ def wrong_kind(name: str, value: Any, expected: str) -> TypeError:
     """The error of a value of another kind than expected, or of a class in place of its value."""
     got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
     return TypeError(f"{name}: expected {expected}; got {got}.")
+
+
+def said(problem: BaseException) -> str:
+    r"""An error in one line.
+
+    Example:
+        >>> said(ValueError("a\nb"))
+        'ValueError: a b'
+    """
+    return " ".join(f"{type(problem).__name__}: {problem}".split())
 
 
 Seed = int | torch.Generator
@@ -386,6 +398,33 @@ def isolated(generator: torch.Generator) -> Iterator[None]:
         finally:
             np.random.set_state(numpy_state)  # noqa: NPY002
             random.setstate(python_state)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Stops Python after so many seconds by a :class:`TimeoutError`, where that can be done.
+
+    Example:
+        >>> with time_limit(0.01):
+        ...     time.sleep(1)
+        Traceback (most recent call last):
+        ...
+        TimeoutError: no draws within 0.01 s
+    """
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"no draws within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager

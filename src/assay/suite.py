@@ -19,7 +19,7 @@ no longer hold.
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -31,7 +31,6 @@ from torch import Tensor
 from ._core import (
     Seed,
     Stages,
-    as_tensors,
     check_count,
     check_kind,
     check_number,
@@ -61,22 +60,23 @@ from .nulls.exchange import Exchange
 from .nulls.ranks import UniformRanks
 from .report import TITLE, write
 from .results import LocalResult, versions
-from .samples.calibration import Calibration, Draws, Embed, Latents
+from .samples.calibration import Calibration, Draws, Joint, Latents
+from .samples.drawing import Drawing, draw_observed, drawn_at
 from .samples.independence import autocorrelation
 from .samples.neighbourhoods import Nearest, Support
 from .samples.pairs import ENOUGH, Simulations, pairs_around
 from .samples.posterior import (
     AnotherQ,
     Base,
+    Embed,
     Flow,
-    FunctionPosterior,
     Posterior,
     as_posterior,
     check_sets,
-    draw_at,
     flow_to_base,
-    is_flow,
+    latents,
 )
+from .samples.tables import Layout
 
 # Draws of q at each x that the classifier sees, and the pairs that it is trained on at most.
 FEW, MOST_TRAINED = 1, 10_000
@@ -167,7 +167,7 @@ class Check(Verdict):
 
 
 def check(
-    posterior: Posterior | Callable[[Tensor, int], Any] | Calibration,
+    posterior: Any,
     theta: Any = None,
     x: Any = None,
     x_o: Any = None,
@@ -182,14 +182,17 @@ def check(
     simulations: int = 2000,
     executor: Executor | None = None,
     resume: str | os.PathLike[str] | None = None,
+    drawing: Drawing | None = None,
 ) -> Check:
     """Checks q at one observation or many, by every test that fits what was given.
 
     Args:
-        posterior: A flow, an object with ``sample(x, n)`` or such a function; or a calibration,
-            with draws of q or of latents, and then neither `theta` nor `x`.
-        theta: Parameters of calibration pairs, with shape (n, m), that q was not trained on.
-        x: Their observations, with shape (n, ...).
+        posterior: A posterior of a library that :mod:`assay.adapters` knows, a flow, an object
+            with ``sample(x, n)`` or such a function; or a calibration, with draws of q or of
+            latents, and then neither `theta` nor `x`.
+        theta: Parameters of calibration pairs, with shape (n, m), that q was not trained on; or
+            a data frame, a data set or a dict of arrays, whose names are taken over.
+        x: Their observations, with shape (n, ...), or likewise.
         x_o: The observation, with shape (...,), or many, with shape (o, ...); or
             :class:`assay.Draws`, which a calibration with draws of q asks for. It may be chosen by
             looking at x, but not by looking at `theta`: p-values would be too small.
@@ -207,6 +210,7 @@ def check(
             repeat a draw of q there, for :func:`assay.predictive`.
         executor: Any :class:`concurrent.futures.Executor` that runs them.
         resume: A folder in which they are kept, so that a check that was stopped goes on.
+        drawing: How draws of q are made at x: time limits, failures and resumption.
 
     Example:
         >>> theta, noise = torch.randn(2, 400, 1, generator=torch.Generator().manual_seed(0))
@@ -224,12 +228,14 @@ def check(
     with Stages("checking", _shares(suite)) as bar:
         bar.enter("drawing")
         source = _simulations(simulator, prior, simulations, executor, resume)
-        given = _given(posterior, theta, x, x_o, _How(suite, embed, seed, source))
+        how = _How(suite, embed, seed, source, Drawing() if drawing is None else drawing)
+        given = _given(posterior, theta, x, x_o, how)
         words = _words(given, names, labels)
         parts = _Run(given, suite, seed, bar).parts(words[0])
-    how = {"seed": seed, "suite": repr(suite), "call": _call(posterior, suite, seed, source)}
+    call = _call(posterior, suite, seed, source)
+    asked = {"seed": seed, "suite": repr(suite), "call": call}
     when = {"date": time.strftime("%Y-%m-%d %H:%M"), "seconds": time.perf_counter() - start}
-    settings = {**given.local.summary, **how, **when, **versions()}
+    settings = {**given.summary, **asked, **when, **versions()}
     said: dict[str, Any] = {"names": words[0], "labels": words[1], "alpha": suite.alpha}
     remarks = _remarks(given, words[1], parts["local"].outside)
     said |= {"predictive": given.predictive, "remarks": remarks}
@@ -243,7 +249,8 @@ class _Given:
     local: Calibration  # what local tests look at: latents of a flow, or draws of q
     sets: Calibration  # pairs with draws of q, for global tests
     draws: Draws  # the observations, with a leading axis
-    remark: str = ""  # why the latents of a flow are not what is tested
+    remarks: tuple[str, ...] = ()  # what is to be said of the draws
+    parameters: Calibration | None = None  # the same as the local one, where that has coordinates
     nearest: Nearest | None = None  # what is near, if a simulator made pairs around x_o
     support: Support | None = None  # where they lie among simulated ones, if that was found out
     made: str = ""  # how a simulator made the pairs
@@ -255,9 +262,20 @@ class _Given:
         return self.nearest or Nearest(SHARES, self.sets.distance)
 
     @property
+    def told(self) -> Calibration:
+        """What errors are told from: latents of a flow, or draws of q in parameters."""
+        return self.local if self.parameters is None else self.parameters
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Sizes, space and device of what the local test looks at."""
+        own = {} if self.parameters is None else {"space": "latent coordinates"}
+        return self.local.summary | own
+
+    @property
     def whitened(self) -> bool:
         """Whether sets can be whitened, as moments and PITs ask for."""
-        return moments_apply(self.local)
+        return moments_apply(self.told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,6 +286,7 @@ class _How:
     embed: Embed | None
     seed: int
     source: Simulations | None = None
+    drawing: Drawing = Drawing()
 
 
 def _shares(suite: Suite) -> dict[str, float]:
@@ -289,30 +308,45 @@ def _simulations(
     idle = {"prior": prior, "executor": executor, "resume": resume}
     for name, value in idle.items():
         if value is not None:
-            raise ValueError(f"{name}: expected None without a simulator; got {value!r}.")
+            raise ValueError(
+                f"{name}: expected None without a simulator; got {value!r}. Draws of q are kept "
+                "by drawing=Drawing(resume=folder)."
+            )
     return None
 
 
 def _given(posterior: Any, theta: Any, x: Any, x_o: Any, how: _How) -> _Given:
     if x_o is None:
         raise ValueError("x_o: expected the observation to be checked; got None.")
-    draws = x_o if isinstance(x_o, Draws) else Draws(x_o, n=how.suite.draws)
     if how.source is not None:
         if theta is not None or x is not None or isinstance(posterior, Calibration):
             raise ValueError(
                 "simulator: expected it in place of pairs; got both. Use check(posterior, "
                 "simulator=simulator, prior=prior, x_o=x_o), or check(posterior, theta, x, x_o)."
             )
-        return _from_simulator(posterior, draws, how, how.source)
+        return _from_simulator(posterior, _observed(x_o, how, None), how, how.source)
     if not isinstance(posterior, Calibration):
-        sampler = as_posterior(posterior)
-        return _from_posterior(sampler, _checked_pairs(theta, x), draws, how)
+        pairs = _pairs(theta, x)
+        sampler, draws = _sampler(posterior, pairs), _observed(x_o, how, pairs.layout)
+        return _from_posterior(sampler, sampler.flow, pairs.named_by(sampler), draws, how)
     if theta is not None or x is not None or how.embed is not None:
         raise ValueError(
             "theta: expected None with a calibration, which holds theta, x and embed; got "
             "more. Use check(calibration, x_o=Draws(x_o, theta_o))."
         )
+    draws = _observed(x_o, how, posterior.layout)
     return _from_calibration(posterior, draws, how.suite, how.seed)
+
+
+def _sampler(posterior: Any, pairs: Joint) -> Posterior:
+    return as_posterior(posterior, pairs.x, pairs.layout)
+
+
+def _observed(x_o: Any, how: _How, layout: Layout | None) -> Draws:
+    """The observations, whose dicts are laid out as those of x."""
+    if isinstance(x_o, Draws):
+        return x_o
+    return Draws(x_o, n=how.suite.draws, layout=layout if isinstance(x_o, Mapping) else None)
 
 
 def _from_simulator(posterior: Any, draws: Draws, how: _How, source: Simulations) -> _Given:
@@ -329,40 +363,65 @@ def _from_simulator(posterior: Any, draws: Draws, how: _How, source: Simulations
 
 
 def _from_calibration(calibration: Calibration, draws: Draws, suite: Suite, seed: int) -> _Given:
-    observation = calibration.observation(draws)
-    many = draws.many(observation) if observation.single else draws
+    many, said = draws.many(calibration.observation(draws)), calibration.remarks
     some = calibration.subset(_rows(len(calibration), suite.pairs, seed))
     if isinstance(some, Latents):
         sets = some.sets(suite.k, stream(seed, "base"))
-        return _Given(calibration, Calibration(some.theta, some.x, sets[:, 1:], some.embed), many)
+        own = Calibration(some.theta, some.x, sets[:, 1:], some.embed, layout=some.layout)
+        return _Given(calibration, own, many, said)
     calibration.observe(many, seed)
-    return _Given(calibration, some, many)
+    return _Given(calibration, some, many, said)
 
 
 def _from_posterior(
-    posterior: Posterior, pairs: tuple[Tensor, Tensor], draws: Draws, how: _How
+    posterior: Posterior, flow: Flow | None, pairs: Joint, draws: Draws, how: _How
 ) -> _Given:
-    (theta, x), suite, seed = pairs, how.suite, how.seed
-    rows = _rows(len(theta), suite.pairs if is_flow(posterior) else len(theta), seed)
+    suite, seed, n = how.suite, how.seed, len(pairs.theta)
+    rows = _rows(n, n if flow is None else suite.pairs, seed)
+    some = replace(pairs, theta=pairs.theta[rows], x=pairs.x[rows])
     # As many as the moment test asks for, and some more.
-    k = max(suite.k, theta.shape[1] + ENOUGH)
-    drawn = draw_at(posterior, x[rows], k, seed, "draws")
-    sets = Calibration(theta[rows], x[rows], drawn, how.embed)
-    observation, at = sets.observation(draws), draws.theta
-    if at is None:
-        at = draw_at(posterior, observation.x, draws.n, seed, "observations")
-    many = Draws(observation.x, at).many(observation)
-    if not is_flow(posterior):
-        return _Given(sets, sets.subset(_rows(len(sets), suite.pairs, seed)), many)
+    k = max(suite.k, pairs.theta.shape[1] + ENOUGH)
+    label = "x[{}]".format
+    drawn = drawn_at(posterior, some.x, k, seed, "draws", how.drawing, lambda i: label(rows[i]))
+    sets = some.with_draws(drawn, some.features_by(posterior, how.embed))
+    many = draws.many(sets.observation(draws))
+    if many.theta is None:
+        at = draw_observed(posterior, many.x, draws.n, seed, how.drawing)
+        many = replace(many, theta=at)
+    if flow is None:
+        return _with_coordinates(posterior, sets, many, suite, seed)
     # Some pairs have draws, which prove that the flow is one q; latents are those of all pairs.
-    flow = cast(Flow, posterior)
     try:
         base = _proved(flow, sets, many, seed)
     except AnotherQ:
-        given = _from_posterior(FunctionPosterior(posterior.sample), pairs, draws, how)
-        return replace(given, remark=_DRAWS_INSTEAD)
-    z = flow_to_base(flow, theta.to(sets.theta), x.to(sets.x))
-    return _Given(Latents(z, x, embed=how.embed, base=base, flow=flow), sets, many)
+        given = _from_posterior(posterior, None, pairs, draws, how)
+        return replace(given, remarks=(*given.remarks, _DRAWS_INSTEAD))
+    z = flow_to_base(flow, pairs.theta.to(sets.theta), pairs.x.to(sets.x))
+    local = Latents(
+        *(z, pairs.x, None, sets.embed),
+        names=sets.names,
+        layout=sets.layout,
+        base=base,
+        flow=flow,
+    )
+    return _Given(local, sets, many, sets.remarks)
+
+
+def _with_coordinates(
+    posterior: Posterior, sets: Calibration, draws: Draws, suite: Suite, seed: int
+) -> _Given:
+    """Draws as they are, or in the coordinates in which they are nearly standard normal."""
+    some = sets.subset(_rows(len(sets), suite.pairs, seed))
+    given = _Given(sets, some, draws, sets.remarks)
+    if posterior.coordinates is None:
+        return given
+    members = sets.members
+    x = sets.x.repeat_interleave(members.shape[1], 0)
+    z = latents(posterior.coordinates, members.flatten(0, 1), x).reshape(members.shape)
+    # A truth at the end of a bounded parameter may have no finite latent.
+    if not z.isfinite().all():
+        return given
+    return replace(given, local=sets.with_members(z[:, 0], z[:, 1:]), parameters=sets)
 
 
 _DRAWS_INSTEAD = (
@@ -383,20 +442,14 @@ def _proved(flow: Flow, sets: Calibration, draws: Draws, seed: int) -> Base:
     return latents.base
 
 
-def _checked_pairs(theta: Any, x: Any) -> tuple[Tensor, Tensor]:
+def _pairs(theta: Any, x: Any) -> Joint:
     """Parameters (n, m) and observations (n, ...), or refuses."""
     if theta is None or x is None:
         raise ValueError(
             "theta, x: expected calibration pairs that the posterior was not trained on; got "
             "None. Use check(posterior, theta, x, x_o)."
         )
-    theta, x = as_tensors({"theta": theta, "x": x}).values()
-    if theta.ndim != 2 or x.ndim < 2 or len(x) != len(theta):
-        raise ValueError(
-            "theta, x: expected shapes (n, m) and (n, ...), a row of x for each row of theta; "
-            f"got {tuple(theta.shape)} and {tuple(x.shape)}."
-        )
-    return theta, x
+    return Joint.of(theta, x)
 
 
 def _rows(n: int, most: int, seed: int) -> np.ndarray:
@@ -438,7 +491,7 @@ class _Run:
 
     def _effects(self, local: LocalResult, names: tuple[str, ...] | None) -> Effects:
         """What is wrong near x_o, told by truths there, or by a fit over all sets."""
-        calibration, draws, alpha = self.given.local, self.given.draws, self.suite.alpha
+        calibration, draws, alpha = self.given.told, self.given.draws, self.suite.alpha
         if self.given.whitened:
             found = local_effects(calibration, draws, self.given.where, seed=self.seed)
             return effects_of(found, names, None, alpha, local.hypothesis, local.settings)
@@ -486,7 +539,7 @@ class _Run:
     def _classified(self, names: tuple[str, ...] | None, rejected: np.ndarray) -> dict[str, Any]:
         if self.suite.classifier is None:
             return dict.fromkeys(("classifier", "classifier_effects", "health"))
-        calibration = self.given.local
+        calibration = self.given.told
         if len(calibration) > MOST_TRAINED:
             calibration = calibration.subset(_rows(len(calibration), MOST_TRAINED, self.seed))
         if calibration.theta_q is not None:
@@ -507,7 +560,7 @@ class _Run:
         # Conditional PITs come from whitened sets, as moments do.
         pits = None
         if self.given.whitened:
-            pits = lpit(self.given.local, null=self.suite.null, seed=seed)(self.given.draws)
+            pits = lpit(self.given.told, null=self.suite.null, seed=seed)(self.given.draws)
             pits = replace(pits, null_curves=_drawn(pits.null_curves))
         # Adjusted for the quantities of all three.
         ranks = UniformRanks.enough(2 * sets.m + 1, OVER_ALL_X * self.suite.alpha)
@@ -527,7 +580,7 @@ def _drawn(nulls: np.ndarray) -> np.ndarray:
 
 def _remarks(given: _Given, labels: tuple[str, ...], outside: np.ndarray) -> tuple[str, ...]:
     """What is to be said of the samples; nothing of what lies outside."""
-    remarks = [said for said in (given.made, given.remark) if said]
+    remarks = [said for said in (given.made, *given.remarks) if said]
     if not given.whitened and given.local.k is not None:
         remarks.append(
             f"There are only {given.local.k} draws of q at each x: with {given.local.m + 2} or "
@@ -547,11 +600,11 @@ def _remarks(given: _Given, labels: tuple[str, ...], outside: np.ndarray) -> tup
 
 def _own(given: _Given) -> list[bool]:
     """Whether a twentieth of the draws at x_o is in the range of q near it, in each parameter."""
-    draws, theta_q = given.draws, given.local.theta_q
-    observation = given.local.observation(draws)
+    draws, theta_q = given.draws, given.told.theta_q
+    observation = given.told.observation(draws)
     if theta_q is None or draws.theta is None:
         return [True] * len(observation.x)
-    near = given.local.near(observation, NEAR)
+    near = given.told.near(observation, NEAR)
     own = []
     for rows, theta in zip(near, draws.theta.to(theta_q), strict=True):
         there = theta_q[rows].flatten(0, 1)
@@ -567,8 +620,9 @@ def _words(
     """Names of parameters and of observations."""
     m, o = given.local.m, len(given.draws.x)
     kind = "theta" if given.local.named else "latent"
+    known = given.local.names if given.local.named else None
     return (
-        _named("names", names, m, tuple(f"{kind}[{j}]" for j in range(m))),
+        _named("names", names or known, m, tuple(f"{kind}[{j}]" for j in range(m))),
         _named("labels", labels, o, tuple(f"x_o[{i}]" for i in range(o)) if o > 1 else ("x_o",)),
     )
 

@@ -18,7 +18,7 @@ def test_the_inverse_inverts_the_samples():
     with isolated(stream(0, "samples")):
         theta = flow.sample(x, 100)
     z = flow.theta_to_base(theta, x.expand(100, -1))
-    torch.testing.assert_close(flow.flow(x).transform.inv(z), theta, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(flow.network(x).transform.inv(z), theta, atol=1e-3, rtol=1e-3)
     assert flow.base == StandardNormal(2)
 
 

@@ -224,7 +224,7 @@ def test_draws_that_do_not_fit(draws, message):
     [
         ((X[0], Q[0, 0]), r"theta: expected shape \(s, m\) or \(o, s, m\); got \(2,\)"),
         ((X[0], Q[0] * np.nan), r"theta: expected finite numbers"),
-        ((X[0] * np.nan, Q[0]), r"x: expected finite numbers"),
+        ((X[0] * np.nan, Q[0]), r"x_o: expected finite numbers"),
         ((X[0], None, 0), r"n: expected at least 1; got 0"),
     ],
 )

@@ -1,5 +1,6 @@
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
@@ -8,17 +9,15 @@ import assay
 from assay._core import stream
 from assay.samples.posterior import (
     AnotherQ,
-    FunctionPosterior,
     StandardNormal,
     TorchBase,
     _normality,
     as_base,
     as_posterior,
     check_sets,
-    draw_at,
-    flow_sample,
     is_flow,
 )
+from assay.samples.tables import Layout
 
 STANDARD = {
     "independent": Independent(Normal(torch.zeros(3), torch.ones(3)), 1),
@@ -145,23 +144,58 @@ def test_draws_at_an_observation_must_be_the_flows(gaussian):
 
 
 class Sampler:
-    """A posterior with an attribute that has the name of a field of FunctionPosterior."""
-
-    function = "not callable"
+    """A posterior without an inverse."""
 
     def sample(self, x, n):
         return x + torch.randn(n, len(x))
 
 
-class TestPosterior:
-    def test_an_object_that_samples_is_taken_as_it_is(self, gaussian):
-        for posterior in (Sampler(), gaussian()):
-            assert as_posterior(posterior) is posterior
+X = torch.tensor([[0.0, 10.0], [20.0, 30.0], [40.0, 50.0], [60.0, 70.0]])
 
-    def test_a_function_becomes_one(self):
-        posterior = as_posterior(lambda x, n: x.expand(n, -1) + 1)
-        assert isinstance(posterior, FunctionPosterior)
-        assert torch.equal(posterior.sample(torch.zeros(2), 3), torch.ones(3, 2))
+
+class TestPosterior:
+    def test_an_object_that_samples(self, gaussian):
+        posterior, flow = as_posterior(Sampler(), X), gaussian()
+        assert posterior.flow is None
+        assert as_posterior(flow, X).flow is flow
+        assert as_posterior(posterior, X) is posterior
+
+    @pytest.mark.parametrize(
+        ("function", "words"),
+        [
+            (lambda x, n: x[:2] + torch.randn(n, 2), "one x and n, to draws (n, m)"),
+            (lambda x, n: x[:, None, :2] + torch.randn(len(x), n, 2), "to draws (b, n, m)"),
+            (lambda x, n: x[:, :2] + torch.randn(n, len(x), 2), "to draws (n, b, m)"),
+            (lambda x: MultivariateNormal(x, torch.eye(2)), "many x, to a batch"),
+            (lambda x: MultivariateNormal(x[0] + torch.zeros(2), torch.eye(2)), "one x, to a"),
+        ],
+    )
+    def test_functions_are_called_as_they_can_be(self, function, words):
+        posterior = as_posterior(function, X)
+        assert words in posterior.way.words
+        assert posterior.sample_batched(X, 6).shape == (4, 6, 2)
+        assert posterior.sample(X[0], 6).shape == (6, 2)
+        assert posterior.remarks(X) == ()
+
+    def test_a_network_in_single_precision(self):
+        network = torch.nn.Linear(2, 2)
+        posterior = as_posterior(lambda x, n: network(x) + torch.randn(n, 2), X.double())
+        assert posterior.sample(X[0].double(), 3).shape == (3, 2)
+
+    def test_a_function_of_numpy_arrays(self):
+        posterior = as_posterior(lambda x, n: np.random.normal(x, 1.0, (n, 2)), X)
+        assert posterior.repeats
+        assert posterior.sample(X[0], 3).shape == (3, 2)
+
+    def test_a_generator_of_its_own_is_remarked(self):
+        generator = np.random.default_rng(0)
+        posterior = as_posterior(lambda x, n: generator.normal(size=(n, 2)), X)
+        assert "keeps a random generator of its own" in posterior.remarks(X)[0]
+
+    def test_a_function_of_dicts(self):
+        layout = Layout((("a", ()), ("b", (1,))), packed=True)
+        posterior = as_posterior(lambda x, n: x["a"] + x["b"] + torch.randn(n, 2), X, layout)
+        assert posterior.sample(X[0], 3).shape == (3, 2)
 
     @pytest.mark.parametrize(
         ("given", "got"), [(3, "int"), (Sampler, "type"), (None, "NoneType"), ([1], "list")]
@@ -169,54 +203,17 @@ class TestPosterior:
     def test_what_is_none(self, given, got):
         message = rf"posterior: expected an object with sample\(x, n\), a function.*got {got}"
         with pytest.raises(TypeError, match=message):
-            as_posterior(given)
+            as_posterior(given, X)
 
     def test_a_flow_has_an_inverse_and_a_base(self, gaussian):
         assert is_flow(gaussian())
         assert not is_flow(Sampler())
-        assert not is_flow(FunctionPosterior(lambda x, n: x))
-
-
-class TestDrawAt:
-    X = torch.tensor([[0.0, 10.0], [20.0, 30.0], [40.0, 50.0]])
-
-    def test_draws_belong_to_their_observations(self):
-        draws = draw_at(Sampler(), self.X, 400, 0, "here")
-        assert draws.shape == (3, 400, 2)
-        torch.testing.assert_close(draws.mean(1), self.X, atol=0.25, rtol=0)
-
-    def test_every_observation_has_a_stream_of_its_own(self):
-        """The same whatever comes after it, other than its neighbours', and named by purpose."""
-        draws = draw_at(Sampler(), self.X, 5, 0, "here")
-        assert torch.equal(draws[:2], draw_at(Sampler(), self.X[:2], 5, 0, "here"))
-        noise = draws - self.X[:, None]
-        assert not torch.allclose(noise[0], noise[1], atol=1e-3)
-        for other in ((1, "here"), (0, "there")):
-            assert not torch.equal(draws, draw_at(Sampler(), self.X, 5, *other))
-
-    def test_no_global_generator_moves(self):
-        state = torch.get_rng_state()
-        draw_at(Sampler(), self.X, 5, 0, "here")
-        assert torch.equal(torch.get_rng_state(), state)
 
     def test_a_function_of_something_else(self):
-        posterior = as_posterior(lambda x: x)
         with pytest.raises(
-            TypeError, match=r"one observation x, a tensor of shape \(2,\).*failed"
+            TypeError, match=r"one observation x, a tensor of shape \(2,\).*TypeError"
         ):
-            draw_at(posterior, self.X, 5, 0, "here")
-
-    @pytest.mark.parametrize(
-        ("made", "message"),
-        [
-            (lambda x, n: torch.zeros(n + 1, 2), r"n = 5 draws .* got \(6, 2\)"),
-            (lambda x, n: torch.zeros(n), r"shape \(5, m\); got \(5,\)"),
-            (lambda x, n: torch.full((n, 2), torch.nan), "expected finite numbers"),
-        ],
-    )
-    def test_draws_that_are_none(self, made, message):
-        with pytest.raises(ValueError, match=message):
-            flow_sample(as_posterior(made), self.X[0], 5, stream(0, "a"))
+            as_posterior(lambda: 0, X)
 
 
 class TestSets:

@@ -1,16 +1,56 @@
 """Adapters: the only code that knows foreign libraries, each imported on demand.
 
-A posterior of another library comes in; one that fulfils
-:class:`~assay.samples.posterior.Posterior`, or :class:`~assay.samples.posterior.Flow` where it has
-an inverse, comes out. An adapter imports ``samples`` and its own library.
+A posterior of another library comes in; a :class:`~assay.samples.posterior.Posterior` comes out.
+It is recognised by the modules in which its class and the classes above it are defined, so that no
+library is imported to find out. An adapter is a module with a function ``adapted(posterior, x,
+layout)``; it imports ``samples`` and its own library.
 """
 
 from importlib import import_module
 from types import ModuleType
+from typing import Any
+
+# The first name of the module of a class, and the adapter that knows it.
+POSTERIORS = {
+    "sbi": "sbi",
+    "zuko": "zuko",
+    "lampe": "lampe",
+    "nflows": "nflows",
+    "bayesflow": "bayesflow",
+}
+# The same for distributions, which functions of x return.
+DISTRIBUTIONS = {"numpyro": "numpyro", "torch": "torch_distributions"}
+
+
+def adapted(posterior: Any, x: Any, layout: Any = None) -> Any:
+    """What an adapter makes of a posterior; None if none knows it.
+
+    Observations x (b, ...) are those at which draws are made, with the layout of their columns.
+    """
+    adapter = _adapter(posterior, POSTERIORS)
+    return None if adapter is None else adapter.adapted(posterior, x, layout)
+
+
+def draws_of(distribution: Any, n: int) -> Any:
+    """Draws (n, ...) of a distribution that an adapter knows."""
+    adapter = _adapter(distribution, DISTRIBUTIONS)
+    if adapter is None:
+        raise TypeError(
+            "posterior: expected draws, or a distribution of torch or numpyro; got "
+            f"{type(distribution).__name__}."
+        )
+    return adapter.draws(distribution, n)
+
+
+def _adapter(value: Any, known: dict[str, str]) -> ModuleType | None:
+    """The adapter that knows the class of a value, or one that it is made from."""
+    modules = (kind.__module__.split(".")[0] for kind in type(value).__mro__)
+    name = next((known[module] for module in modules if module in known), None)
+    return None if name is None else import_module(f"{__name__}.{name}")
 
 
 def __getattr__(name: str) -> ModuleType:
     """Imports an adapter, and with it its library, when it is first asked for."""
-    if name in ("zuko",):
+    if name in {*POSTERIORS.values(), *DISTRIBUTIONS.values()}:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

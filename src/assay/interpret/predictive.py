@@ -24,8 +24,9 @@ from torch import Tensor
 
 from .._core import Seed, as_tensors, check_count, seed_of
 from ..results import Adjustment, Holm, LocalResult, equals, versions
-from ..samples.calibration import Embed, features_of
+from ..samples.calibration import features_of
 from ..samples.pairs import one_of
+from ..samples.posterior import Embed
 from ..samples.simulator import Runner, form_of
 
 

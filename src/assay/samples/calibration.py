@@ -14,8 +14,8 @@ flow's base distribution, which is known and needs no draws to be stored (:class
 
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -40,17 +40,22 @@ from .neighbourhoods import FEW, Distance, Nearest, NearForQ, Support, support
 from .posterior import (
     HANDFUL,
     Base,
+    Embed,
     Flow,
+    Posterior,
     StandardNormal,
     as_base,
+    as_posterior,
     check_flow,
     check_inverse,
     check_own,
     flow_sample,
     flow_to_base,
 )
+from .tables import EACH, Layout, Table, as_observed, as_table, has_chains, layout_of, of_each
 
-Embed = Callable[[Tensor], Any]
+if TYPE_CHECKING:
+    from .drawing import Drawing, Drawn
 
 FEWEST_ROWS = 10
 # Numbers of a set by which sets are told apart where x does not.
@@ -69,8 +74,12 @@ class Calibration:
             without it, observations are flattened.
 
     NumPy arrays, torch tensors, JAX arrays and nested lists are accepted; integers become
-    floating point. Device and precision follow what is given. Draws that share their noise from x
-    to x are refused, and correlated ones are warned of (:mod:`assay.samples.independence`).
+    floating point. So are data frames, xarray's data sets and dicts of arrays, matched by their
+    names (:mod:`assay.samples.tables`); as `theta_q` also a list of ArviZ's InferenceData, one for
+    each x, of which 16 draws are taken at random. Device and precision follow what is given.
+
+    Draws that share their noise from x to x are refused, and correlated ones are warned of
+    (:mod:`assay.samples.independence`).
 
     Example:
         >>> theta, noise = torch.randn(2, 100, 3, generator=torch.Generator().manual_seed(0))
@@ -82,6 +91,10 @@ class Calibration:
     x: Tensor
     theta_q: Tensor | None
     embed: Embed | None = None
+    # Names of parameters; the columns of x, if they have names; what is to be said of the draws.
+    names: tuple[str, ...] | None = field(default=None, kw_only=True)
+    layout: Layout | None = field(default=None, kw_only=True)
+    remarks: tuple[str, ...] = field(default=(), kw_only=True)
     # What is known of class 0 beside draws; see :class:`Latents`.
     base: ClassVar[Base | None] = None
     flow: ClassVar[Flow | None] = None
@@ -90,7 +103,15 @@ class Calibration:
     if TYPE_CHECKING:
         # Arrays of any library come in; tensors are what is kept.
         def __init__(
-            self, theta: Any, x: Any, theta_q: Any, embed: Embed | None = None
+            self,
+            theta: Any,
+            x: Any,
+            theta_q: Any,
+            embed: Embed | None = None,
+            *,
+            names: tuple[str, ...] | None = None,
+            layout: Layout | None = None,
+            remarks: tuple[str, ...] = (),
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -99,11 +120,23 @@ class Calibration:
                 "theta_q: expected draws of q with shape (n, m) or (n, k, m); got None. "
                 "For latents of a flow use Calibration.from_base(z, x)."
             )
-        self._keep({"theta": self.theta, "x": self.x, "theta_q": self.theta_q})
+        theta, x, draws = self._tables()
+        self._keep({"theta": theta.array, "x": x.array, "theta_q": draws.array})
         check_noise(self.theta_q, self.features, Distance())
         chain = autocorrelation(self.theta_q)
         if chain is not None:
             warnings.warn(f"theta_q: {chain.words}", stacklevel=3)
+
+    def _tables(self) -> tuple[Table, Table, Table]:
+        """Parameters, observations and draws as arrays, whose names are kept."""
+        theta, x = as_table("theta", self.theta), as_table("x", self.x)
+        draws = _draws_table(self.theta_q, theta.layout)
+        named = theta.layout or draws.layout
+        if named is not None and self.names is None:
+            object.__setattr__(self, "names", named.names)
+        if x.layout is not None:
+            object.__setattr__(self, "layout", x.layout)
+        return theta, x, draws.like(theta.layout, "theta_q", "theta")
 
     def _keep(self, given: dict[str, Any]) -> None:
         """Checks arrays and keeps them as tensors."""
@@ -112,6 +145,45 @@ class Calibration:
             check_finite(name, array, remedy)
             object.__setattr__(self, name, array)
         _ = self.features
+
+    @classmethod
+    def of(
+        cls,
+        posterior: Any,
+        theta: Any,
+        x: Any,
+        k: int = 16,
+        *,
+        embed: Embed | None = None,
+        drawing: "Drawing | None" = None,
+        seed: Seed = 0,
+    ) -> "Calibration":
+        """Pairs with draws of q that are made here, in batches and with progress.
+
+        Args:
+            posterior: A posterior of a library that :mod:`assay.adapters` knows, an object with
+                ``sample(x, n)``, or a function.
+            theta: The true parameters, with shape (n, m).
+            x: The observations they produced, with shape (n, ...).
+            k: Draws of q at each x.
+            embed: As in :class:`Calibration`. Without it, the posterior's own summary network is
+                taken for observations that are no vectors.
+            drawing: How draws are made: time limits, failures and resumption.
+            seed: An int or a generator. The same seed gives the same draws.
+
+        Example:
+            >>> theta, noise = torch.randn(2, 100, 3, generator=torch.Generator().manual_seed(0))
+            >>> Calibration.of(lambda x, n: x / 2 + torch.randn(n, 3), theta, theta + noise, k=8)
+            Calibration(n=100, m=3, k=8, x=(3,), space='parameters')
+        """
+        from .drawing import PATIENT, drawn_at  # makes draws, where all else here takes them
+
+        pairs = Joint.of(theta, x)
+        sampler = as_posterior(posterior, pairs.x, pairs.layout)
+        pairs, k = pairs.named_by(sampler), check_count("k", k)
+        how = PATIENT if drawing is None else drawing
+        made = drawn_at(sampler, pairs.x, k, seed_of(seed), "draws", how)
+        return pairs.with_draws(made, pairs.features_by(sampler, embed))
 
     @classmethod
     def from_base(
@@ -130,10 +202,12 @@ class Calibration:
             >>> Calibration.from_base(z, x)
             Calibration(n=100, m=3, k=None, x=(3,), space='latent')
         """
-        z, x = as_tensors({"z": z, "x": x}).values()
+        table = as_table("x", x)
+        z, x = as_tensors({"z": z, "x": table.array}).values()
         if z.ndim != 2:
             raise ValueError(f"z: expected shape (n, m); got {tuple(z.shape)}.")
-        return Latents(z, x, embed=embed, base=base or StandardNormal(z.shape[1]))
+        base = base or StandardNormal(z.shape[1])
+        return Latents(z, x, embed=embed, base=base, layout=table.layout)
 
     @classmethod
     def drop_invalid(
@@ -249,7 +323,7 @@ class Calibration:
     @cached_property
     def features(self) -> Tensor:
         """What a classifier sees of x, with shape (n, d)."""
-        return features_of(self.x, self.embed)
+        return features_of(self.x, self.embed, self.layout)
 
     def to_latent(self, flow: Flow, seed: Seed = 0) -> "Latents":
         r"""The same pairs in the base space of a flow, :math:`z = T^{-1}(\theta; x)`.
@@ -316,7 +390,7 @@ class Calibration:
     def observation(self, draws: "Draws") -> "Observation":
         """Checks one observation or many, whatever draws come with them."""
         shape = self.x.shape[1:]
-        x = draws.x.to(self.x)
+        x = Table(draws.x, draws.layout).like(self.layout, "x_o", "x").array.to(self.x)
         single = x.shape == shape
         if not single and x.shape[1:] != shape:
             raise ValueError(
@@ -326,7 +400,7 @@ class Calibration:
             )
         x = x[None] if single else x
         check_finite("x_o", x, f"It is beyond the range of {x.dtype}: give a wider one.")
-        return Observation(x, features_of(x, self.embed), single)
+        return Observation(x, features_of(x, self.embed, self.layout), single)
 
     @cached_property
     def distance(self) -> Distance:
@@ -360,7 +434,9 @@ class Calibration:
             raise ValueError(
                 "draws: expected Draws(x_o, theta_o) with draws of q at x_o; got no theta."
             )
-        theta = draws.theta.to(self.theta)
+        own, given = (layout_of(names) for names in (self.names, draws.names))
+        table = Table(draws.theta, given).like(own, "theta_o", "theta")
+        theta: Tensor = table.array.to(self.theta)
         theta = theta[None] if theta.ndim == 2 else theta
         if len(theta) != observations or theta.shape[2] != self.m:
             raise ValueError(
@@ -470,16 +546,33 @@ class Draws:
     x: Tensor
     theta: Tensor | None = None
     n: int = 1000
+    # The columns of x, if they have names; names of parameters.
+    layout: Layout | None = field(default=None, kw_only=True)
+    names: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
 
-        def __init__(self, x: Any, theta: Any = None, n: int = 1000) -> None: ...
+        def __init__(
+            self,
+            x: Any,
+            theta: Any = None,
+            n: int = 1000,
+            *,
+            layout: Layout | None = None,
+            names: tuple[str, ...] | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
-        given = {"x": self.x} | ({} if self.theta is None else {"theta": self.theta})
+        tables = {"x": as_observed(self.x, self.layout)}
+        if self.theta is not None:
+            tables["theta"] = as_table("theta", self.theta)
+        given = {name: table.array for name, table in tables.items()}
         for name, array in as_tensors(given).items():
-            check_finite(name, array)
+            check_finite("x_o" if name == "x" else name, array)
             object.__setattr__(self, name, array)
+        object.__setattr__(self, "layout", tables["x"].layout or self.layout)
+        if self.theta is not None and tables["theta"].layout is not None:
+            object.__setattr__(self, "names", tables["theta"].layout.names)
         if self.theta is not None:
             if self.theta.ndim not in (2, 3):
                 raise ValueError(
@@ -497,7 +590,7 @@ class Draws:
         """The same with a leading axis of observations."""
         theta = self.theta
         theta = theta if theta is None or theta.ndim == 3 else theta[None]
-        return Draws(observation.x, theta, self.n)
+        return Draws(observation.x, theta, self.n, names=self.names)
 
     def __repr__(self) -> str:
         theta = self.n if self.theta is None else tuple(self.theta.shape)
@@ -567,11 +660,64 @@ def has_order(ranks: np.ndarray) -> bool:
     return 2 * math.prod(int(last) + 1 for last in ranks.max(0)) > len(ranks)
 
 
-def features_of(x: Tensor, embed: Embed | None) -> Tensor:
+def _draws_table(theta_q: Any, layout: Layout | None) -> Table:
+    """Draws (n, m) or (n, k, m); those of a dict have the axes that give the names of theta."""
+    if has_chains(theta_q):
+        return of_each(theta_q, EACH)
+    if not isinstance(theta_q, Mapping):
+        return as_table("theta_q", theta_q)
+    least = min(np.ndim(array) for array in theta_q.values())
+    tables = [as_table("theta_q", theta_q, axes) for axes in (1, 2) if axes <= least]
+    fits = [t for t in tables if layout and t.layout and set(t.layout.names) == set(layout.names)]
+    return (fits or tables[::-1])[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """Pairs of the joint before there are draws: theta (n, m) and x (n, ...), with their names."""
+
+    theta: Tensor
+    x: Tensor
+    names: tuple[str, ...] | None = None
+    layout: Layout | None = None
+
+    @classmethod
+    def of(cls, theta: Any, x: Any) -> "Joint":
+        """Checks pairs, or refuses."""
+        tables = {"theta": as_table("theta", theta), "x": as_table("x", x)}
+        named, layout = (table.layout for table in tables.values())
+        arrays = as_tensors({name: table.array for name, table in tables.items()})
+        theta, x = _shaped(arrays).values()
+        for name, array in arrays.items():
+            check_finite(name, array, "Leave these pairs out.")
+        return cls(theta, x, named.names if named else None, layout)
+
+    def named_by(self, posterior: Posterior) -> "Joint":
+        """The same with parameters in the order of the posterior's, where both have names."""
+        if posterior.names is None:
+            return self
+        own = Table(self.theta, layout_of(self.names))
+        theta = own.like(layout_of(posterior.names), "theta", "the posterior").array
+        return replace(self, theta=theta, names=posterior.names)
+
+    def features_by(self, posterior: Posterior, embed: Embed | None) -> Embed | None:
+        """What turns x into features: what is given, or the posterior's for what is no vector."""
+        vectors = self.x.ndim == 2 and not (self.layout and self.layout.packed)
+        return embed if embed is not None or vectors else posterior.embed
+
+    def with_draws(self, drawn: "Drawn", embed: Embed | None) -> Calibration:
+        """The pairs at whose x there are draws."""
+        theta, x = self.theta[drawn.kept], self.x[drawn.kept]
+        said = {"names": self.names, "layout": self.layout, "remarks": drawn.remarks}
+        return Calibration(theta, x, drawn.theta, embed, **said)  # type: ignore[arg-type]
+
+
+def features_of(x: Tensor, embed: Embed | None, layout: Layout | None = None) -> Tensor:
     """Embeds or flattens observations (n, ...) to (n, d)."""
     if embed is None:
         return x.flatten(1)
-    features, alone = (_embedded(embed, part) for part in (x, x[:1]))
+    unpack = layout.unpack if layout is not None and layout.packed else None
+    features, alone = (_embedded(embed, part, unpack) for part in (x, x[:1]))
     if features.ndim != 2 or len(features) != len(x):
         raise ValueError(
             f"embed: expected features with shape ({len(x)}, d); got {tuple(features.shape)}."
@@ -585,8 +731,16 @@ def features_of(x: Tensor, embed: Embed | None) -> Tensor:
     return features
 
 
-def _embedded(embed: Embed, x: Tensor) -> Tensor:
-    """Applies an embedding without gradients and without moving a global generator."""
+def _embedded(embed: Embed, x: Tensor, unpack: Callable[[Tensor], Any] | None) -> Tensor:
+    """Applies an embedding without gradients and without moving a global generator.
+
+    Networks in single precision are given x in single precision, where theirs does not do.
+    """
     with torch.no_grad(), isolated(stream(0, "embed")):
-        features = embed(x)
+        try:
+            features = embed(unpack(x) if unpack else x)
+        except RuntimeError:
+            if x.dtype == torch.float32:
+                raise
+            features = embed(unpack(x.float()) if unpack else x.float())
     return as_tensors({"embed(x)": features})["embed(x)"].to(x.device)

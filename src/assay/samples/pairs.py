@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from .._core import Seed, check_count, check_kind, seed_of, stream
-from .calibration import Calibration, Draws, Embed
+from .calibration import Calibration, Draws
+from .drawing import draw_at, draw_observed
 from .neighbourhoods import Nearest, Support
-from .posterior import Posterior, as_posterior, draw_at
+from .posterior import Embed, Posterior, as_posterior
 from .proposal import RESERVE, Around, Density, as_density, called, companions
 from .simulator import Form, Runner, form_of, resumed
 
@@ -182,9 +183,10 @@ def pairs_around(
         '20 simulations have parameters from the prior, 80 have parameters drawn around q at ...'
     """
     check_kind("simulations", simulations, "Simulations(simulator, prior)", "simulator", "prior")
-    source, sampler, seed = simulations, as_posterior(posterior), seed_of(seed)
+    source, seed = simulations, seed_of(seed)
     given = x_o if isinstance(x_o, Draws) else Draws(x_o, n=draws)
     runner = source.runner(partial(_drawn, source.prior), given.x, seed)
+    sampler = as_posterior(posterior, given.x.reshape(-1, *runner.form.shape))
     first = runner.run("prior", partial(_drawn, source.prior), round(FIRST * source.n))
     k = max(check_count("k", k), first.theta.shape[1] + ENOUGH)
     wide = Calibration(first.theta, first.x, draw_at(sampler, first.x, k, seed, "draws"), embed)
@@ -224,7 +226,7 @@ def _observed(sampler: Posterior, wide: Calibration, given: Draws, seed: int) ->
     many = given.many(wide.observation(given))
     if many.theta is not None:
         return many
-    return Draws(many.x, draw_at(sampler, many.x, given.n, seed, "observations"))
+    return Draws(many.x, draw_observed(sampler, many.x, given.n, seed))
 
 
 def _shared(n: int, o: int) -> tuple[int, int, int]:

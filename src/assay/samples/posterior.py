@@ -9,16 +9,22 @@ base and the samples speak of the same q.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import product
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from .._core import as_tensors, check_finite, check_kind, isolated, progress, stream
+from .._core import as_tensors, check_finite, check_kind, isolated, said, stream, time_limit
+
+if TYPE_CHECKING:
+    from .tables import Layout
 
 
 class Base(Protocol):
@@ -95,8 +101,8 @@ def _is_standard(distribution: Distribution) -> bool:
 
 
 HANDFUL = 512
-# Observations up to which drawing shows no progress.
-FEW = 100
+# Rows that are mapped to latents at a time.
+ROWS = 2**13
 # The chance that a right flow is refused: about one in a million for each parameter; and that a
 # check falls back to draws.
 REFUSAL, FALLBACK = 1e-6, 1e-5
@@ -104,54 +110,245 @@ REFUSAL, FALLBACK = 1e-6, 1e-5
 TOGETHER = 16
 
 
-class Posterior(Protocol):
-    """A posterior approximation; a :class:`Flow` has an inverse besides."""
+class Posterior(ABC):
+    """A posterior approximation as every test takes it, whatever library it comes from.
+
+    Only :meth:`sample_batched` must be there. Random numbers come from the global generators of
+    torch, NumPy and Python, which are seeded before every call; a library with keys of its own
+    takes them from :func:`fresh_key`. :func:`as_posterior` makes one of what users have.
+
+    Example:
+        >>> class Halved(Posterior):
+        ...     def sample_batched(self, x, n):
+        ...         return x[:, None] / 2 + torch.randn(len(x), n, x.shape[1])
+        >>> Halved().sample(torch.zeros(2), 5).shape
+        torch.Size([5, 2])
+    """
+
+    @abstractmethod
+    def sample_batched(self, x: Tensor, n: int) -> Any:
+        """Returns n draws (b, n, m) at each of b observations (b, ...)."""
 
     def sample(self, x: Tensor, n: int) -> Any:
         """Returns n draws (n, m) at one observation x, with shape (...,)."""
+        return self.sample_batched(x[None], n)[0]
+
+    @property
+    def rows(self) -> int:
+        """Observations at which draws are made in one call."""
+        return 100
+
+    @property
+    def flow(self) -> "Flow | None":
+        """The flow that makes the draws, where these are all of its draws: one and the same q."""
+        return None
+
+    @property
+    def coordinates(self) -> "Coordinates | None":
+        """An invertible map of parameters at each x, in which draws are nearly standard normal.
+
+        That of a flow of whose draws some are left out, as outside of the prior. Its base says
+        nothing of q then, but truths and draws can be compared in it.
+        """
+        return None
+
+    @property
+    def embed(self) -> "Embed | None":
+        """The summary network of the posterior, if it has one: observations to features (n, d)."""
+        return None
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the parameters, if they are known."""
+        return None
+
+    def remarks(self, x: Tensor) -> tuple[str, ...]:
+        """What has to be said of draws at observations (b, ...)."""
+        return ()
+
+
+# Latents (n, m) of parameters (n, m) at observations (n, ...); features (n, d) of the latter.
+Coordinates = Callable[[Tensor, Tensor], Tensor]
+Embed = Callable[[Tensor], Any]
+
+
+def fresh_key() -> int:
+    """A random number below 2^31 from the generator that is seeded before every call."""
+    return int(torch.randint(2**31, ()))
+
+
+OWN_GENERATOR = (
+    "The posterior keeps a random generator of its own: the same seed does not give the same "
+    "draws."
+)
 
 
 @dataclass(frozen=True, eq=False)
-class FunctionPosterior:
-    """A function of x and n as a posterior."""
+class FunctionPosterior(Posterior):
+    """A function as a posterior, called in a way that was found out.
 
-    function: Callable[[Tensor, int], Any]
+    Args:
+        function: Of one x or many, and of n; or of x alone, then it returns a distribution.
+        way: How it is called.
+        reads: What it is given in place of x.
+        owner: The flow whose method it is, if it has an inverse and a base.
+        repeats: Whether the same seed gives the same draws.
+    """
 
-    def sample(self, x: Tensor, n: int) -> Any:
-        """Returns n draws (n, m) at one observation x, with shape (...,)."""
-        return self.function(x, n)
+    function: Callable[..., Any]
+    way: "Way"
+    reads: Callable[[Tensor], Any] = Tensor.clone
+    owner: "Flow | None" = None
+    repeats: bool = True
+
+    def sample_batched(self, x: Tensor, n: int) -> Any:
+        """Returns n draws (b, n, m) at each of b observations (b, ...)."""
+        return self.way.draws(lambda *given: self.function(self.reads(given[0]), *given[1:]), x, n)
+
+    @property
+    def rows(self) -> int:
+        """Observations at which draws are made in one call."""
+        return self.way.rows
+
+    @property
+    def flow(self) -> "Flow | None":
+        """The flow whose method it is."""
+        return self.owner
+
+    def remarks(self, x: Tensor) -> tuple[str, ...]:
+        """Whether draws can be made again."""
+        return () if self.repeats else (OWN_GENERATOR,)
 
 
-def as_posterior(posterior: Any) -> Posterior:
-    """A posterior as it is, a function as one, or refuses."""
+Called = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way in which functions give draws: how it is called, so many x at a time, and in words."""
+
+    draws: Callable[[Called, Tensor, int], Any]
+    rows: int
+    words: str
+
+
+def _one(function: Called, x: Tensor, n: int) -> Tensor:
+    return torch.stack([_tensor(function(at, n)) for at in x])
+
+
+def _many(function: Called, x: Tensor, n: int) -> Tensor:
+    return _tensor(function(x, n))
+
+
+def _samples_first(function: Called, x: Tensor, n: int) -> Tensor:
+    return _tensor(function(x, n)).swapaxes(0, 1)
+
+
+def _law(function: Called, x: Tensor, n: int) -> Tensor:
+    return torch.stack([_tensor(_adapters().draws_of(function(at), n)) for at in x])
+
+
+def _laws(function: Called, x: Tensor, n: int) -> Tensor:
+    return _tensor(_adapters().draws_of(function(x), n)).swapaxes(0, 1)
+
+
+def _tensor(given: Any) -> Tensor:
+    return as_tensors({"posterior": given})["posterior"]
+
+
+WAYS = (
+    Way(_one, 1, "one x and n, to draws (n, m)"),
+    Way(_many, 100, "many x and n, to draws (b, n, m)"),
+    Way(_samples_first, 100, "many x and n, to draws (n, b, m)"),
+    Way(_laws, 100, "many x, to a batch of distributions"),
+    Way(_law, 1, "one x, to a distribution"),
+)
+# Observations, draws and times with which a function is tried, and seconds that a call may take.
+TRIED_X, TRIED_DRAWS, TRIES, LIMIT = 3, 5, 3, 600.0
+
+
+def as_posterior(posterior: Any, x: Tensor, layout: "Layout | None" = None) -> Posterior:
+    """A posterior of what users have; functions are tried at some observations x (b, ...).
+
+    Where the columns of x are those of a dict, functions are given dicts.
+
+    Objects of other libraries are known to :mod:`assay.adapters`; an object may have
+    ``sample_batched(x, n)`` or ``sample(x, n)``, and `theta_to_base` and `base` if it is a flow.
+
+    Example:
+        >>> as_posterior(lambda x, n: x + torch.randn(n, 2), torch.zeros(4, 2)).way.words
+        'one x and n, to draws (n, m)'
+        >>> normal = torch.distributions.MultivariateNormal
+        >>> as_posterior(lambda x: normal(x, torch.eye(2)), torch.zeros(4, 2)).way.words
+        'many x, to a batch of distributions'
+    """
+    if isinstance(posterior, Posterior):
+        return posterior
     if not isinstance(posterior, type):
-        if callable(getattr(posterior, "sample", None)):
-            return posterior  # type: ignore[no-any-return]
+        known = _adapters().adapted(posterior, x, layout)
+        if known is not None:
+            return cast(Posterior, known)
+        owner = cast(Flow, posterior) if is_flow(posterior) else None
+        for name in ("sample_batched", "sample"):
+            if callable(getattr(posterior, name, None)):
+                return _tried(getattr(posterior, name), x, layout, owner)
         if callable(posterior):
-            return FunctionPosterior(posterior)
+            return _tried(posterior, x, layout, None)
     raise TypeError(
         "posterior: expected an object with sample(x, n), a function of x and n, or a "
         f"Calibration; got {type(posterior).__name__}."
     )
 
 
+def _adapters() -> Any:
+    """Adapters know this module; it asks for them by name, when a posterior is given."""
+    return import_module("assay.adapters")
+
+
+def _tried(
+    function: Called, x: Tensor, layout: "Layout | None", owner: "Flow | None"
+) -> FunctionPosterior:
+    """The function in the first way that works at some x."""
+    problems: dict[str, str] = {}
+    for reads, way, i in product(_readings(layout), WAYS, range(TRIES)):
+        q = FunctionPosterior(function, way, reads, owner)
+        at = x[(i + torch.arange(min(way.rows, TRIED_X))) % len(x)]
+        try:
+            first, again = (_trial(q, at) for _ in range(2))
+        except Exception as problem:
+            problems.setdefault(way.words, said(problem))
+        else:
+            return replace(q, repeats=torch.equal(first, again))
+    raise TypeError(
+        f"posterior: expected sample(x, n), which takes one observation x, a tensor of shape "
+        f"{tuple(x.shape[1:])}, and returns n draws (n, m), or another function of x; calling it "
+        "failed. " + " ".join(f"With {way}: {words}." for way, words in problems.items())
+    )
+
+
+def _readings(layout: "Layout | None") -> list[Callable[[Tensor], Any]]:
+    """What functions may be given in place of x, until something works."""
+    kinds: list[Callable[[Tensor], Any]] = [Tensor.clone, Tensor.float, _as_numpy]
+    if layout is None or not layout.packed:
+        return kinds
+    return [lambda x, kind=kind: layout.unpack(kind(x)) for kind in kinds]  # type: ignore[misc]
+
+
+def _as_numpy(x: Tensor) -> np.ndarray:
+    return x.cpu().numpy().copy()
+
+
+def _trial(q: FunctionPosterior, x: Tensor) -> Tensor:
+    with time_limit(LIMIT), isolated(stream(0, "tried")):
+        theta: Tensor = q.sample_batched(x, TRIED_DRAWS)
+    if theta.ndim != 3 or theta.shape[:2] != (len(x), TRIED_DRAWS):
+        raise ValueError(f"shape {tuple(theta.shape)} at {len(x)} x with n = {TRIED_DRAWS}")
+    return theta
+
+
 def is_flow(posterior: Any) -> bool:
     """Whether a posterior has an inverse and a base."""
     return hasattr(posterior, "theta_to_base") and hasattr(posterior, "base")
-
-
-def draw_at(posterior: Posterior, x: Tensor, n: int, seed: int, purpose: str) -> Tensor:
-    """Draws (b, n, m) of q at observations (b, ...), each with a stream named by the purpose."""
-    silent = None if len(x) > FEW else True
-    each = progress(x, f"drawing: {purpose}", silent=silent, unit="x")
-    streams = (stream(seed, purpose, i) for i in range(len(x)))
-    try:
-        return torch.stack([flow_sample(posterior, at, n, next(streams)) for at in each])
-    except TypeError as error:
-        raise TypeError(
-            f"posterior: expected sample(x, n), which takes one observation x, a tensor of shape "
-            f"{tuple(x.shape[1:])}, and returns n draws (n, m); calling it so failed with: {error}"
-        ) from error
 
 
 class Flow(Protocol):
@@ -165,6 +362,13 @@ class Flow(Protocol):
         """Maps parameters (n, m) at observations (n, ...) to latents (n, m)."""
 
     def sample(self, x: Tensor, n: int) -> Tensor:
+        """Returns n draws (n, m) at one observation x, with shape (...,)."""
+
+
+class Sampler(Protocol):
+    """What gives draws at one x."""
+
+    def sample(self, x: Tensor, n: int) -> Any:
         """Returns n draws (n, m) at one observation x, with shape (...,)."""
 
 
@@ -185,19 +389,26 @@ _NOT_INVERSE = (
 )
 
 
+def latents(coordinates: Coordinates, theta: Tensor, x: Tensor) -> Tensor:
+    """Latents (n, m) of parameters (n, m) at observations (n, ...), some rows at a time."""
+    name = "flow.theta_to_base"
+    with torch.no_grad():
+        parts = zip(theta.split(ROWS), x.split(ROWS), strict=True)
+        each = [as_tensors({name: coordinates(*part)})[name] for part in parts]
+    if any(z.shape[1:] != theta.shape[1:] or z.ndim != 2 for z in each):
+        got = tuple(each[0].shape)
+        raise ValueError(f"{name}: expected shape {tuple(theta.shape)}; got {got}.")
+    return torch.cat(each).to(theta)
+
+
 def flow_to_base(flow: Flow, theta: Tensor, x: Tensor) -> Tensor:
     """Maps parameters (n, m) at observations (n, ...) to latents (n, m), and checks them."""
-    with torch.no_grad():
-        z = as_tensors({"flow.theta_to_base": flow.theta_to_base(theta, x)})["flow.theta_to_base"]
-    if z.shape != theta.shape:
-        raise ValueError(
-            f"flow.theta_to_base: expected shape {tuple(theta.shape)}; got {tuple(z.shape)}."
-        )
+    z = latents(flow.theta_to_base, theta, x)
     check_finite("flow.theta_to_base(theta, x)", z)
-    return z.to(theta)
+    return z
 
 
-def flow_sample(flow: Posterior, x: Tensor, n: int, generator: torch.Generator) -> Tensor:
+def flow_sample(flow: "Sampler", x: Tensor, n: int, generator: torch.Generator) -> Tensor:
     """Returns n draws (n, m) of a flow at one observation, and checks them."""
     with isolated(generator), torch.no_grad():
         theta = as_tensors({"flow.sample": flow.sample(x, n)})["flow.sample"]

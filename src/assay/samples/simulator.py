@@ -20,20 +20,20 @@ are copies of each other.
 
 import json
 import os
-import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, as_completed
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import as_tensors, atomic_write, isolated, progress, seed_of, stream
+from .._core import as_tensors, atomic_write, isolated, progress, said, seed_of, stream
+from .chunks import Chunk, existing_folder, failed
 
 # Simulations that are made, and kept, together.
 TOGETHER = 50
@@ -41,6 +41,8 @@ TOGETHER = 50
 TRIES = 8
 # The share of simulations that may fail.
 MOST_FAILED = 0.5
+# What files keep, and of what.
+_KEPT = ("simulations", "parameters")
 
 Simulator = Callable[[Any], Any]
 # Parameters (n, m) for a number n and a seed.
@@ -78,19 +80,6 @@ class Form:
         with isolated(stream(seed, *key)), torch.no_grad():
             x = as_tensors({"simulator": simulator(given)})["simulator"].cpu().numpy()
         return x if self.rows else x[None]
-
-
-class Chunk(NamedTuple):
-    """Parameters (b, m), observations (b, ...), NaN where they failed, and the first error."""
-
-    theta: np.ndarray
-    x: np.ndarray
-    error: str
-
-    @property
-    def failed(self) -> np.ndarray:
-        """Which simulations failed, (b,)."""
-        return _failed(self.x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,15 +134,17 @@ class Runner:
         theta = draw(n, seed).numpy()
         parts = [theta[i : i + TOGETHER] for i in range(0, n, TOGETHER)]
         files = [self._file(stage, i) for i in range(len(parts))]
-        done = {i: _read(f, parts[i]) for i, f in enumerate(files) if f and f.exists()}
+        done = {
+            i: Chunk.read(f, parts[i], *_KEPT) for i, f in enumerate(files) if f and f.exists()
+        }
         todo = {i: part for i, part in enumerate(parts) if i not in done}
         self._check(done, n)
         with progress(desc=f"simulating: {stage}", total=n, unit="simulation") as bar:
-            bar.update(sum(len(chunk.x) for chunk in done.values()))
+            bar.update(sum(len(chunk.made) for chunk in done.values()))
             for i, chunk in self._finished(todo, seed):
-                _write(files[i], chunk)
+                chunk.write(files[i])
                 done[i] = chunk
-                bar.update(len(chunk.x))
+                bar.update(len(chunk.made))
                 self._check(done, n)
         return self._kept([done[i] for i in range(len(parts))])
 
@@ -175,17 +166,17 @@ class Runner:
         errors = [done[i].error for i in sorted(done) if done[i].error]
         if errors and self.form.rows > 1:
             raise _BatchFailed
-        failed = sum(int(chunk.failed.sum()) for chunk in done.values())
-        if failed > self.most_failed * n:
+        bad = sum(int(chunk.failed.sum()) for chunk in done.values())
+        if bad > self.most_failed * n:
             raise ValueError(
-                f"simulator: expected simulations most of which succeed; {failed} of "
-                f"{sum(len(chunk.x) for chunk in done.values())} failed, the first with: "
+                f"simulator: expected simulations most of which succeed; {bad} of "
+                f"{sum(len(chunk.made) for chunk in done.values())} failed, the first with: "
                 f"{(errors or ['NaN or infinity'])[0]}"
             )
 
     def _kept(self, chunks: list[Chunk]) -> Simulated:
         theta, x = (np.concatenate([chunk[part] for chunk in chunks]) for part in (0, 1))
-        good, error = ~_failed(x), next((chunk.error for chunk in chunks if chunk.error), "")
+        good, error = ~failed(x), next((chunk.error for chunk in chunks if chunk.error), "")
         kept = torch.from_numpy(theta[good]), torch.from_numpy(x[good])
         return Simulated(*kept, int((~good).sum()), error, self.form)
 
@@ -227,7 +218,7 @@ def form_of(simulator: Simulator, draw: Draw, x_o: Tensor, seed: int) -> Form:
         except _Refused:
             raise
         except Exception as problem:
-            problems.setdefault(rows, _said(problem))
+            problems.setdefault(rows, said(problem))
     raise ValueError(
         f"simulator: expected a function that takes parameters (b, {m}) and returns observations "
         f"(b, ...), or takes one vector ({m},) and returns one observation, like x_o of shape "
@@ -242,7 +233,7 @@ def _tried(simulator: Simulator, form: Form, theta: np.ndarray, x_o: Tensor, see
     shapes = [tuple(x_o.shape), tuple(x_o.shape[1:])][: x_o.ndim]
     if len(x) != theta.shape[1] or x.shape[1:] not in shapes:
         raise ValueError(f"shape {x.shape if form.rows else x.shape[1:]}")
-    if _failed(x).all():
+    if failed(x).all():
         raise ValueError("NaN or infinity")
     # The first row must not depend on the others; where nothing repeats, that cannot be seen.
     mixed = np.concatenate([theta[0, :1], theta[1, 1:]])
@@ -269,10 +260,7 @@ def resumed(
     folder: str | os.PathLike[str], call: dict[str, Any], find: Callable[[], Form]
 ) -> Form:
     """The form that an earlier run of the same call found, or a new one; refuses another call."""
-    if Path(folder).is_file():
-        raise ValueError(f"resume: expected a folder; got the file {folder}.")
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    file = Path(folder) / "call.json"
+    file = existing_folder(Path(folder)) / "call.json"
     if not file.exists():
         form = find()
         with atomic_write(file) as handle:
@@ -303,8 +291,8 @@ def _simulated(
                 )
             x[i : i + step] = rows
         except Exception as problem:
-            error = error or _said(problem)
-    x[_failed(x)] = np.nan
+            error = error or said(problem)
+    x[failed(x)] = np.nan
     return Chunk(theta, x, error)
 
 
@@ -322,46 +310,11 @@ def _same(x: np.ndarray, other: np.ndarray) -> bool:
     return np.array_equal(x, other, equal_nan=True)
 
 
-def _failed(x: np.ndarray) -> np.ndarray:
-    """Which observations (n, ...) are not finite, (n,)."""
-    return np.asarray(~np.isfinite(x).reshape(len(x), -1).all(1))
-
-
-def _said(problem: Exception) -> str:
-    """An error in one line."""
-    return " ".join(f"{type(problem).__name__}: {problem}".split())
-
-
 def _result(future: Future[Chunk]) -> Chunk:
     try:
         return future.result()
     except Exception as error:
         raise RuntimeError(
-            f"executor: expected one that runs the simulator; it failed with: {_said(error)}. "
+            f"executor: expected one that runs the simulator; it failed with: {said(error)}. "
             "Worker processes need a function of a module that they can import."
         ) from error
-
-
-def _write(file: Path | None, chunk: Chunk) -> None:
-    if file is not None:
-        with atomic_write(file) as handle:
-            np.savez(handle, theta=chunk.theta, x=chunk.x, error=np.array(chunk.error))
-
-
-def _read(file: Path, theta: np.ndarray) -> Chunk:
-    """A chunk that was kept, of parameters that must be these (b, m)."""
-    try:
-        with open(file, "rb") as handle, np.load(handle, allow_pickle=False) as kept:
-            chunk = Chunk(kept["theta"], kept["x"], str(kept["error"]))
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as problem:
-        raise ValueError(
-            f"resume: expected simulations that were kept; {file} cannot be read. Delete it, and "
-            "they are made again."
-        ) from problem
-    # Not to the last digit: draws of q may be rounded otherwise on another day.
-    if chunk.theta.shape != theta.shape or not np.allclose(chunk.theta, theta, 1e-3, 1e-6):
-        raise ValueError(
-            f"resume: expected simulations of the same parameters; got others in {file}. Was it "
-            "made with another prior or posterior? Give another folder, or make the same call."
-        )
-    return chunk

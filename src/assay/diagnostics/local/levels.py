@@ -56,9 +56,9 @@ from ...results import (
     pvalue,
     versions,
 )
-from ...samples.calibration import FEWEST_ROWS, Calibration, Draws, Embed, Latents, Observation
+from ...samples.calibration import FEWEST_ROWS, Calibration, Draws, Latents, Observation
 from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood
-from ...samples.posterior import StandardNormal
+from ...samples.posterior import Embed, StandardNormal
 from ..average.ranks import Quantity, Ranks, Values, log_densities, ranked
 from .base import LocalTest
 

@@ -22,10 +22,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..._core import Seed, as_tensors, check_count, seed_of, stream
+from ..._core import Seed, as_tensors, check_count, seed_of
 from ...nulls.ranks import UniformRanks
 from ...samples.calibration import Calibration
-from ...samples.posterior import as_posterior, draw_at, flow_sample
+from ...samples.drawing import draw_at
+from ...samples.posterior import as_posterior
 from ...samples.simulator import Runner, form_of
 from ..average.ranks import Quantity
 from ..average.sbc import SBCResult, sbc
@@ -71,10 +72,10 @@ def posterior_sbc(
         True
     """
     (x_o,) = as_tensors({"x_o": x_o}).values()
-    q, seed = as_posterior(sample), seed_of(seed)
+    q, seed = as_posterior(sample, x_o[None, None]), seed_of(seed)
 
     def drawn(count: int, key: int) -> Tensor:
-        return flow_sample(q, x_o[None], count, stream(key, "x_o"))
+        return draw_at(q, x_o[None, None], count, key, "x_o")[0]
 
     form = form_of(simulator, drawn, x_o, seed)
     if form.shape != tuple(x_o.shape):

@@ -1,0 +1,110 @@
+"""Workflows and approximators of BayesFlow 2, whose conditions are a dict of arrays."""
+
+import contextlib
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..samples.posterior import Base, Embed, Flow, Posterior, StandardNormal, fresh_key
+from ..samples.tables import Layout, as_table
+
+# Networks whose forward pass is the inverse of their draws.
+INVERTIBLE = ("CouplingFlow", "FlowMatching")
+
+
+@dataclass(frozen=True, eq=False)
+class BayesFlowPosterior(Posterior):
+    """An approximator of BayesFlow.
+
+    Args:
+        approximator: A ``bayesflow.approximators.ContinuousApproximator``.
+        conditions: How its conditions lie in the columns of x.
+        like: An observation (1, d), at which the names of parameters are looked up.
+    """
+
+    approximator: Any
+    conditions: Layout
+    like: Tensor
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Names and shapes of the parameters."""
+        found = as_table("theta", self._drawn(self.like, 1, 0), 2).layout
+        assert found is not None
+        return found
+
+    @property
+    def rows(self) -> int:
+        """Observations at which draws are made in one call, which takes long however few."""
+        return 500
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters."""
+        return self.layout.names
+
+    def sample_batched(self, x: Tensor, n: int) -> Tensor:
+        """Returns n draws (b, n, m) at each of b observations (b, d)."""
+        draws = self._drawn(x, n, fresh_key())
+        return torch.cat([torch.as_tensor(draws[v]).reshape(len(x), n, -1) for v in draws], 2)
+
+    def _drawn(self, x: Tensor, n: int, key: int) -> dict[str, np.ndarray]:
+        # It writes bars of its own.
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+            given = self._conditions(x)
+            drawn = self.approximator.sample(num_samples=n, conditions=given, seed=key)
+        return {name: np.asarray(array) for name, array in drawn.items()}
+
+    def _conditions(self, x: Any) -> dict[str, np.ndarray]:
+        parts = x if isinstance(x, dict) else self.conditions.unpack(x)
+        return {name: np.asarray(torch.as_tensor(part).float()) for name, part in parts.items()}
+
+    @property
+    def flow(self) -> Flow | None:
+        """The network as a flow, if it has an inverse and a normal base."""
+        kinds = {kind.__name__ for kind in type(self.approximator.inference_network).__mro__}
+        base = type(self.approximator.inference_network.base_distribution).__name__
+        return self if kinds & set(INVERTIBLE) and base == "DiagonalNormal" else None
+
+    @property
+    def base(self) -> Base:
+        """The distribution of latents if q is right."""
+        return StandardNormal(len(self.names))
+
+    def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Maps parameters (n, m) at observations (n, d) to latents (n, m)."""
+        a, given = self.approximator, self._conditions(x)
+        parameters = {k: np.asarray(v.float()) for k, v in self.layout.unpack(theta).items()}
+        y = a.adapter({**parameters, **given}, strict=False, stage="inference")
+        y = a.standardizer.maybe_standardize(
+            y["inference_variables"], key="inference_variables", stage="inference"
+        )
+        seen = a._prepare_conditions(given, batch_size=None)[0]
+        z = a.inference_network(y, conditions=seen, inverse=False, density=False)
+        return torch.as_tensor(np.array(z))
+
+    @property
+    def embed(self) -> Embed | None:
+        """What the network is given of x, if there is a summary network."""
+        return None if self.approximator.summary_network is None else self._seen
+
+    def _seen(self, x: Any) -> Tensor:
+        seen = self.approximator._prepare_conditions(self._conditions(x), batch_size=None)[0]
+        return torch.as_tensor(np.array(seen)).flatten(1)
+
+
+def adapted(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterior:
+    """A workflow or an approximator."""
+    kinds = {kind.__name__ for kind in type(posterior).__mro__}
+    approximator = posterior.approximator if "Workflow" in kinds else posterior
+    if layout is None or not layout.packed:
+        raise ValueError(
+            "x: expected the conditions of BayesFlow's approximator by name, as {'x': x}, and x_o "
+            "likewise; got an array."
+        )
+    return BayesFlowPosterior(approximator, layout, x[:1])

@@ -1,0 +1,179 @@
+"""Tables with names: data frames, xarray's data sets and dicts, matched by name.
+
+Columns of two tables are matched by their names, never by their places. Variables of a dict, or of
+a data set, may have any shape; they stand side by side in one array, with names such as
+``beta[0]``.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._core import as_tensors, stream
+
+# Draws that are taken of chains at x_o, at most, and at each x.
+MOST, EACH = 1000, 16
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Variables, each with its shape, that stand side by side in the last axis of an array.
+
+    Args:
+        variables: Their names and shapes; () for a single number.
+        packed: Whether they came as separate arrays, which functions of x are given again.
+
+    Example:
+        >>> Layout((("mu", ()), ("beta", (2,)))).names
+        ('mu', 'beta[0]', 'beta[1]')
+    """
+
+    variables: tuple[tuple[str, tuple[int, ...]], ...]
+    packed: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each column."""
+        return tuple(
+            name + (f"[{', '.join(map(str, index))}]" if math.prod(shape) > 1 else "")
+            for name, shape in self.variables
+            for index in np.ndindex(shape)
+        )
+
+    def unpack(self, array: Any) -> dict[str, Any]:
+        """Arrays (..., shape) of each variable from columns (..., d)."""
+        parts, start = {}, 0
+        for name, shape in self.variables:
+            stop = start + math.prod(shape)
+            parts[name] = array[..., start:stop].reshape((*array.shape[:-1], *shape))
+            start = stop
+        return parts
+
+    def columns(self, other: "Layout", name: str, of: str) -> list[int]:
+        """Where columns of another table are found in this one, or refuses."""
+        if set(self.names) != set(other.names):
+            raise ValueError(
+                f"{name}: expected columns {list(other.names)}, as in {of}; got "
+                f"{list(self.names)}. Columns are matched by name."
+            )
+        return [self.names.index(each) for each in other.names]
+
+
+def layout_of(names: Iterable[Any] | None) -> Layout | None:
+    """Single numbers with these names, if there are any."""
+    return None if names is None else Layout(tuple((str(name), ()) for name in names))
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """An array, and the layout of its last axis if it has names."""
+
+    array: Any
+    layout: Layout | None = None
+
+    def like(self, other: "Layout | None", name: str, of: str) -> "Table":
+        """The same in the order of another table, where both have names."""
+        if self.layout is None or other is None:
+            return Table(self.array, other)
+        return Table(self.array[..., self.layout.columns(other, name, of)], other)
+
+
+def as_table(name: str, given: Any, axes: int = 1) -> Table:
+    """An array of whatever holds numbers, with names where it has them.
+
+    Args:
+        name: The argument, for messages.
+        given: A data frame, a series, a data set, a dict of arrays, or an array.
+        axes: Leading axes of the arrays of a dict: 1 for rows, 2 for draws at each row.
+
+    Example:
+        >>> table = as_table("theta", {"mu": np.zeros(5), "beta": np.ones((5, 2))})
+        >>> table.array.shape, table.layout.names
+        (torch.Size([5, 3]), ('mu', 'beta[0]', 'beta[1]'))
+    """
+    library = _library(given)
+    if _chains(given):
+        return of_chains(given, MOST)
+    if library == "pandas":
+        names = given.columns if given.ndim == 2 else given.index
+        return Table(given.to_numpy(), layout_of(names))
+    if library == "xarray" and isinstance(given, Mapping):
+        given = {str(key): given[key].values for key in given}
+    elif library == "xarray":
+        return Table(given.values, _coordinates(given))
+    return _packed(name, given, axes) if isinstance(given, Mapping) else Table(given)
+
+
+def of_chains(given: Any, n: int, place: int = 0) -> Table:
+    """At most n draws of the posterior group of an InferenceData or a DataTree, (n, m).
+
+    They are taken at random from all chains, so that they have no order. At different x, which
+    have different places, other draws are taken.
+    """
+    group = given["posterior"]
+    arrays = {str(name): group[name].values for name in group.data_vars}
+    joined = {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
+    table = _packed("theta", joined, 1)
+    order = torch.randperm(len(table.array), generator=stream(0, "chains", place))
+    return Table(table.array[order[:n]], table.layout)
+
+
+def of_each(given: Sequence[Any], n: int) -> Table:
+    """Draws (b, n, m) of an InferenceData for each of b observations."""
+    tables = [of_chains(each, n, place) for place, each in enumerate(given)]
+    first = tables[0].layout
+    arrays = [table.like(first, "theta_q", "the first of them").array for table in tables]
+    if len({len(array) for array in arrays}) > 1:
+        raise ValueError(f"theta_q: expected at least {n} draws at every x; got fewer at some.")
+    return Table(torch.stack(arrays), first)
+
+
+def has_chains(given: Any) -> bool:
+    """Whether these are draws of a sampler, one InferenceData or DataTree for each x."""
+    return isinstance(given, list | tuple) and bool(given) and _chains(given[0])
+
+
+def _chains(given: Any) -> bool:
+    library = _library(given)
+    return library == "arviz" or (library == "xarray" and "posterior" in dir(given))
+
+
+def as_observed(given: Any, layout: Layout | None) -> Table:
+    """One observation or many; arrays of a dict have the axes that the layout of x leaves over."""
+    if not isinstance(given, Mapping):
+        return as_table("x_o", given)
+    shapes = () if layout is None else layout.variables
+    over = [np.ndim(given[name]) - len(shape) for name, shape in shapes if name in given]
+    return as_table("x_o", given, max([0, *over]))
+
+
+def _library(given: Any) -> str:
+    modules = {kind.__module__.split(".")[0] for kind in type(given).__mro__}
+    return next((known for known in ("arviz", "pandas", "xarray") if known in modules), "")
+
+
+def _coordinates(array: Any) -> Layout | None:
+    """Names along the last axis of a data array, if it has any."""
+    last = array.dims[-1] if array.ndim > 1 else None
+    if last not in array.coords:
+        return None
+    return layout_of(array.coords[last].values)
+
+
+def _packed(name: str, given: Mapping[Any, Any], axes: int) -> Table:
+    if not given:
+        raise ValueError(f"{name}: expected arrays by name; got an empty dict.")
+    arrays = as_tensors({f"{name}[{str(key)!r}]": array for key, array in given.items()})
+    heads = {array.shape[:axes] for array in arrays.values()}
+    if len(heads) > 1 or any(len(head) < axes for head in heads):
+        shapes = {key: tuple(array.shape) for key, array in arrays.items()}
+        raise ValueError(f"{name}: expected arrays with as many rows each; got {shapes}.")
+    events = [tuple(array.shape[axes:]) for array in arrays.values()]
+    layout = Layout(tuple(zip(map(str, given), events, strict=True)), packed=True)
+    (head,) = heads
+    columns = [array.reshape(*head, -1) for array in arrays.values()]
+    return Table(torch.cat(columns, -1), layout)

@@ -1,0 +1,116 @@
+"""Flows of nflows and lampe, and truncated posteriors in the coordinates of a flow."""
+
+import pytest
+import torch
+import zuko
+
+import assay
+from assay._core import isolated, stream
+from assay.samples.drawing import draw_at
+from assay.samples.posterior import Posterior, as_posterior, latents
+
+THETA = torch.randn(200, 2, generator=stream(0, "theta"))
+X = THETA + torch.randn(200, 2, generator=stream(0, "x"))
+QUICK = assay.Suite.quick(null=39, pairs=60, draws=200)
+
+
+def nflow():
+    flows = pytest.importorskip("nflows.flows")
+    from nflows.distributions import StandardNormal
+    from nflows.transforms import MaskedAffineAutoregressiveTransform
+
+    transform = MaskedAffineAutoregressiveTransform(2, 8, context_features=3)
+    return flows.Flow(transform, StandardNormal([2]), torch.nn.Linear(2, 3))
+
+
+def lampe_npe():
+    return pytest.importorskip("lampe.inference").NPE(2, 2, transforms=2)
+
+
+def lampe_fmpe():
+    return pytest.importorskip("lampe.inference").FMPE(2, 2)
+
+
+def zuko_flow():
+    return zuko.flows.NSF(2, 2, transforms=2, hidden_features=(8,))
+
+
+@pytest.mark.parametrize("make", [nflow, lampe_npe, lampe_fmpe, zuko_flow])
+def test_latents_of_own_draws_are_normal(make):
+    """In double precision too, where the network is in single precision."""
+    from scipy.stats import kstest
+
+    with isolated(stream(0, "network")):
+        q = as_posterior(make(), X)
+    draws = draw_at(q, X.double(), 8, 0, "own")
+    assert draws.dtype == torch.float64
+    assert torch.equal(draws, draw_at(q, X.double(), 8, 0, "own"))
+    z = latents(q.flow.theta_to_base, draws.flatten(0, 1), X.double().repeat_interleave(8, 0))
+    assert min(kstest(column, "norm").pvalue for column in z.numpy().T) > 1e-4
+
+
+@pytest.mark.parametrize("make", [nflow, lampe_npe])
+def test_in_one_line(make):
+    with isolated(stream(0, "network")):
+        found = assay.check(make(), THETA, X, X[:1], QUICK)
+    assert found.settings["space"] == "latent"
+
+
+def test_a_mixture_of_zuko():
+    with isolated(stream(0, "network")):
+        q = as_posterior(zuko.flows.GMM(2, 2), X)
+    assert q.flow is None
+    assert draw_at(q, X, 4, 0, "own").shape == (200, 4, 2)
+
+
+def test_a_ratio_estimator_of_lampe():
+    lampe = pytest.importorskip("lampe.inference")
+    with pytest.raises(TypeError, match="lampe that can be sampled, NPE or FMPE; got NRE"):
+        assay.check(lampe.NRE(2, 2), THETA, X, X[0], QUICK)
+
+
+class Truncated(Posterior):
+    """Exactly right for x = theta + noise with theta uniform in [-1, 1]^2; its flow is not."""
+
+    scale = 0.5
+
+    @property
+    def coordinates(self):
+        return lambda theta, x: (theta - x) / self.scale
+
+    def sample_batched(self, x, n):
+        ends = [torch.special.ndtr((end - x[:, None]).double() / self.scale) for end in (-1, 1)]
+        level = ends[0] + torch.rand(len(x), n, 2).double() * (ends[1] - ends[0])
+        return x[:, None] + self.scale * torch.special.ndtri(level).to(x)
+
+    def pairs(self, seed, n=300):
+        theta = 2 * torch.rand(n, 2, generator=stream(seed, "theta")) - 1
+        return theta, theta + self.scale * torch.randn(n, 2, generator=stream(seed, "noise"))
+
+
+class TestTruncated:
+    X_O = torch.tensor([0.9, 0.0])
+
+    def pvalue(self, seed, latent):
+        """Of truncated draws in latent coordinates, or of latents as if nothing was left out."""
+        q = Truncated()
+        theta, x = q.pairs(seed)
+        z = q.coordinates(theta, x)
+        theta_q = draw_at(q, x, 8, seed, "draws")
+        z_q = q.coordinates(theta_q, x[:, None])
+        made = assay.Calibration.from_base(z, x) if latent else assay.Calibration(z, x, z_q)
+        return float(assay.score(made, null=39)(self.X_O).pvalue)
+
+    def test_what_is_right_is_not_rejected(self):
+        """At most two of ten at level 0.05, which fails once in a hundred times."""
+        assert sum(self.pvalue(seed, latent=False) <= 0.05 for seed in range(10)) <= 2
+
+    def test_raw_latents_test_another_q(self):
+        assert self.pvalue(0, latent=True) <= 0.05
+
+    def test_in_a_check(self):
+        q = Truncated()
+        found = assay.check(q, *q.pairs(0), self.X_O, QUICK)
+        assert found.settings["space"] == "latent coordinates"
+        assert not found.rejected
+        assert found.names == ("theta[0]", "theta[1]")

@@ -1,0 +1,115 @@
+"""Libraries with an environment of their own: make test-adapters."""
+
+import numpy as np
+import pytest
+import torch
+
+import assay
+from assay._core import isolated, stream
+from assay.samples.posterior import as_posterior, latents
+
+pytestmark = [pytest.mark.adapters, pytest.mark.filterwarnings("ignore")]
+THETA = torch.randn(60, 2, generator=stream(0, "theta"))
+X = THETA + torch.randn(60, 2, generator=stream(0, "x"))
+QUICK = assay.Suite.quick(null=39, pairs=40, draws=100)
+
+
+def sample(x, n):
+    return x / 2 + 0.5**0.5 * torch.randn(n, 2)
+
+
+def test_data_frames():
+    pandas = pytest.importorskip("pandas")
+    theta = pandas.DataFrame(THETA.numpy(), columns=["a", "b"])
+    x = pandas.DataFrame(X.numpy(), columns=["u", "v"])
+    row = x[["v", "u"]].iloc[0]
+    found = assay.check(sample, theta, x, row, QUICK)
+    assert found.names == ("a", "b")
+    np.testing.assert_allclose(found.local.x[0], X[0])
+    draws = pandas.DataFrame(sample(X[0], 50).numpy(), columns=["a", "c"])
+    with pytest.raises(ValueError, match="theta_o: expected columns"):
+        assay.Calibration.of(sample, theta, x, 4).observe(assay.Draws(row, draws))
+
+
+def test_data_sets():
+    xarray = pytest.importorskip("xarray")
+    theta = xarray.Dataset({"a": ("n", THETA[:, 0]), "b": ("n", THETA[:, 1])})
+    x = xarray.DataArray(X, dims=("n", "feature"), coords={"feature": ["u", "v"]})
+    made = assay.Calibration.of(sample, theta, x, 4)
+    assert made.names == ("a", "b")
+    assert made.layout.names == ("u", "v")
+
+
+def test_inference_data():
+    """Draws of chains are taken at random, with their names."""
+    arviz = pytest.importorskip("arviz")
+    chains = [arviz.from_dict({"mu": sample(x, 200).reshape(2, 100, 2).numpy()}) for x in X]
+    made = assay.Calibration({"mu": THETA}, X, chains)
+    assert made.names == ("mu[0]", "mu[1]")
+    assert made.k == 16
+    found = assay.check(made, x_o=assay.Draws(X[0] + 0.1, chains[0]), suite=QUICK)
+    assert found.names == made.names
+
+
+def test_numpyro_distributions():
+    dist = pytest.importorskip("numpyro.distributions")
+    q = as_posterior(lambda x: dist.Normal(x / 2, 0.5**0.5).to_event(1), X)
+    assert q.way.words == "many x, to a batch of distributions"
+    made = assay.Calibration.of(q, THETA, X, 8)
+    assert torch.equal(made.theta_q, assay.Calibration.of(q, THETA, X, 8).theta_q)
+
+
+@pytest.fixture(scope="module", params=["CouplingFlow", "FlowMatching"])
+def workflow(request):
+    bayesflow = pytest.importorskip("bayesflow")
+    settings = {"CouplingFlow": {"depth": 2}, "FlowMatching": {"subnet_kwargs": {"widths": (16,)}}}
+    network = getattr(bayesflow.networks, request.param)(**settings[request.param])
+    adapter = (
+        bayesflow.Adapter()
+        .to_array()
+        .convert_dtype("float64", "float32")
+        .concatenate(["mu", "tau"], into="inference_variables")
+        .rename("x", "inference_conditions")
+    )
+    made = bayesflow.BasicWorkflow(
+        simulator=bayesflow.make_simulator([_prior, _noise]),
+        adapter=adapter,
+        inference_network=network,
+    )
+    with isolated(stream(0, "training")):
+        made.fit_offline(made.simulator.sample(128), epochs=1, batch_size=64, verbose=0)
+    return made
+
+
+def _prior():
+    return {"mu": np.random.normal(size=2), "tau": np.random.normal(size=1)}
+
+
+def _noise(mu, tau):
+    return {"x": np.concatenate([mu, tau]) + 0.5 * np.random.normal(size=3)}
+
+
+def test_bayesflow(workflow, capfd):
+    from scipy.stats import kstest
+
+    data = workflow.simulator.sample(60)
+    theta, x = {"tau": data["tau"], "mu": data["mu"]}, {"x": data["x"]}
+    capfd.readouterr()
+    made = assay.Calibration.of(workflow, theta, x, 8)
+    assert "Sampling" not in capfd.readouterr().err
+    # In the order of the posterior, whatever that of theta is.
+    assert made.names == ("mu[0]", "mu[1]", "tau")
+    np.testing.assert_allclose(made.theta[:, 2], data["tau"][:, 0], rtol=1e-5)
+    assert torch.equal(made.theta_q, assay.Calibration.of(workflow, theta, x, 8).theta_q)
+    q = as_posterior(workflow, made.x, made.layout)
+    rows = made.x.repeat_interleave(8, 0)
+    z = latents(q.flow.theta_to_base, made.theta_q.flatten(0, 1), rows).numpy()
+    assert min(kstest(column, "norm").pvalue for column in z.T) > 1e-4
+    found = assay.check(workflow, theta, x, {"x": data["x"][:1]}, QUICK)
+    assert found.names == made.names
+    assert found.settings["space"] == "latent"
+
+
+def test_bayesflow_asks_for_names(workflow):
+    with pytest.raises(ValueError, match="x: expected the conditions of BayesFlow"):
+        assay.Calibration.of(workflow, THETA, X)

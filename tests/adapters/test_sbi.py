@@ -1,0 +1,184 @@
+"""Posteriors of sbi, trained for seconds, through a check in one line."""
+
+import warnings
+
+import pytest
+import torch
+
+import assay
+from assay._core import isolated, stream
+from assay.samples.drawing import draw_at
+from assay.samples.posterior import as_posterior, latents
+
+sbi = pytest.importorskip("sbi.inference")
+utils = pytest.importorskip("sbi.utils")
+nets = pytest.importorskip("sbi.neural_nets")
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+NORMAL = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
+BOX = utils.BoxUniform(-2 * torch.ones(2), 2 * torch.ones(2))
+QUICK = assay.Suite.quick(null=39, pairs=100, draws=200)
+SMALL = {"hidden_features": 8, "num_transforms": 2}
+
+
+def pairs(prior, n, seed=0):
+    with isolated(stream(seed, "pairs")):
+        theta = prior.sample((n,))
+        return theta, theta + 0.5 * torch.randn(n, 2)
+
+
+def trained(inference, prior, epochs=3, n=200):
+    """A posterior of one of sbi's methods."""
+    with isolated(stream(0, "training")), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inference.append_simulations(*pairs(prior, n)).train(max_num_epochs=epochs)
+    return inference
+
+
+@pytest.fixture(scope="module")
+def npe(tmp_path_factory):
+    """Neural posteriors, by prior and network."""
+    # Where sbi leaves its logs.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("sbi"))
+        kept = {}
+
+        def make(prior, model, **how):
+            key = id(prior), model, bool(how)
+            if key not in kept:
+                with isolated(stream(0, "network")):
+                    network = nets.posterior_nn(model, **SMALL, **how)
+                    kept[key] = trained(
+                        sbi.NPE(prior, network, show_progress_bars=False), prior
+                    ).build_posterior()
+            return kept[key]
+
+        yield make
+
+
+@pytest.fixture(scope="module")
+def fmpe(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("sbi"))
+        with isolated(stream(0, "network")):
+            yield trained(sbi.FMPE(NORMAL, show_progress_bars=False), NORMAL).build_posterior()
+
+
+def own_latents(posterior, n=16, b=60):
+    """Latents (b, n, m) of the posterior's own draws, by its flow or its coordinates."""
+    theta, x = pairs(NORMAL, b)
+    q = as_posterior(posterior, x)
+    draws = draw_at(q, x, n, 0, "own")
+    to_base = q.flow.theta_to_base if q.flow is not None else q.coordinates
+    return latents(to_base, draws.flatten(0, 1), x.repeat_interleave(n, 0)).numpy()
+
+
+def is_normal(z):
+    from scipy.stats import kstest
+
+    return min(kstest(column, "norm").pvalue for column in z.T) > 1e-4
+
+
+class TestDirect:
+    @pytest.mark.parametrize("model", ["maf", "zuko_nsf"])
+    @pytest.mark.parametrize("embedded", [False, True])
+    def test_latents_of_own_draws_are_normal(self, npe, model, embedded):
+        how = {"embedding_net": torch.nn.Linear(2, 3)} if embedded else {}
+        assert is_normal(own_latents(npe(NORMAL, model, **how)))
+
+    def test_in_one_line(self, npe):
+        theta, x = pairs(NORMAL, 120, 1)
+        found = assay.check(npe(NORMAL, "maf"), theta, x, x[:1], QUICK)
+        assert found.settings["space"] == "latent"
+        assert found.remarks == ()
+
+    def test_a_box_truncates(self, npe):
+        theta, x = pairs(BOX, 120, 1)
+        found = assay.check(npe(BOX, "maf"), theta, x, x[0], QUICK)
+        assert found.settings["space"] == "latent coordinates"
+        assert "q is truncated: about" in found.verdict
+        assert "exact for the truncated q" in found.verdict
+
+    @pytest.mark.parametrize("model", ["maf", "zuko_nsf"])
+    def test_latents_of_truncated_draws_are_not_normal(self, npe, model):
+        assert not is_normal(own_latents(npe(BOX, model)))
+
+    def test_draws_stay_in_the_box(self, npe):
+        theta, x = pairs(BOX, 60, 1)
+        calibration = assay.Calibration.of(npe(BOX, "maf"), theta, x, 8)
+        assert calibration.theta_q.abs().max() <= 2
+
+    def test_a_mixture_has_no_latents(self, npe):
+        posterior = as_posterior(npe(NORMAL, "mdn"), torch.zeros(1, 2))
+        assert posterior.flow is posterior.coordinates is None
+
+    def test_the_same_seed_gives_the_same_draws(self, npe):
+        theta, x = pairs(BOX, 60, 1)
+        first, again, other = (
+            assay.Calibration.of(npe(BOX, "maf"), theta, x, 4, seed=seed).theta_q
+            for seed in (0, 0, 1)
+        )
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+
+    @pytest.mark.parametrize("kind", [torch.float64, torch.int64])
+    def test_data_of_another_precision(self, npe, kind):
+        theta, x = (array.to(kind) for array in pairs(NORMAL, 60, 1))
+        theta = theta + torch.rand(60, 2, generator=stream(0, "jitter"))
+        calibration = assay.Calibration.of(npe(NORMAL, "zuko_nsf"), theta, x, 4)
+        assert calibration.theta_q.dtype == torch.float64
+
+    def test_a_bare_estimator_is_not_truncated(self, npe):
+        estimator = npe(BOX, "maf").posterior_estimator
+        assert as_posterior(estimator, torch.zeros(1, 2)).flow is not None
+        assert is_normal(own_latents(estimator))
+
+
+def test_images_are_seen_through_the_embedding_net(npe):
+    """x of two axes, by the network's own features."""
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3))
+    theta, x = pairs(NORMAL, 200)
+    images = torch.stack([x, x**2], 2)
+    with isolated(stream(0, "network")):
+        built = nets.posterior_nn("maf", embedding_net=network, z_score_x="structured", **SMALL)
+        inference = sbi.NPE(NORMAL, built, show_progress_bars=False)
+        inference.append_simulations(theta, images).train(max_num_epochs=2)
+    calibration = assay.Calibration.of(inference.build_posterior(), theta, images, 4)
+    assert calibration.features.shape == (200, 3)
+
+
+class TestVectorField:
+    def test_latents_of_own_draws_are_normal(self, fmpe):
+        assert is_normal(own_latents(fmpe, b=30))
+
+    def test_in_one_line(self, fmpe):
+        theta, x = pairs(NORMAL, 60, 1)
+        suite = assay.Suite.quick(null=39, pairs=20, draws=50)
+        assert assay.check(fmpe, theta, x, x[0], suite).settings["space"] == "latent"
+
+
+def test_an_ensemble_chooses_members_for_every_draw(npe):
+    """sbi's own batches take the same members at every x."""
+    from sbi.inference.posteriors import EnsemblePosterior
+
+    ensemble = EnsemblePosterior([npe(NORMAL, "maf"), npe(NORMAL, "zuko_nsf")])
+    theta, x = pairs(NORMAL, 100, 1)
+    calibration = assay.Calibration.of(ensemble, theta, x, 8)
+    assert calibration.theta_q.shape == (100, 8, 2)
+    assert as_posterior(ensemble, x).flow is None
+
+
+@pytest.mark.parametrize(
+    "method", ["mcmc", "importance", pytest.param("rejection", marks=pytest.mark.slow)]
+)
+def test_likelihoods_and_ratios(method, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    few = {"warmup_steps": 2, "num_chains": 2, "init_strategy": "proposal"}
+    how = {"mcmc": {"mcmc_parameters": few}}.get(method, {})
+    with isolated(stream(0, "network")):
+        inference = trained(sbi.NRE(NORMAL, show_progress_bars=False), NORMAL)
+        posterior = inference.build_posterior(sample_with=method, **how)
+    theta, x = pairs(NORMAL, 10, 1)
+    calibration = assay.Calibration.of(posterior, theta, x, 3)
+    assert calibration.theta_q.shape == (10, 3, 2)
+    assert ("Markov chains" in "".join(calibration.remarks)) == (method == "mcmc")
