@@ -35,6 +35,7 @@ test-gpu: install
 bench: export PYTHONPATH := .
 bench: install
 	$(BIN)/python benchmarks/speed_lc2st.py
+	$(BIN)/python -m benchmarks.speed_compat
 	$(BIN)/python benchmarks/speed_closed_form.py
 	$(BIN)/python benchmarks/level.py
 	$(BIN)/python benchmarks/level_closed_form.py
