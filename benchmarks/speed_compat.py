@@ -3,8 +3,8 @@
     python -m benchmarks.speed_compat [--pairs 1000] [--nulls 100] [--rounds 2]
 
 The call is a script as people write it: make the test, train the data and the nulls, ask for one
-p-value with 1000 draws. Both are sbi's default networks, on one thread. The two take turns, so that
-both see the same noise of the machine. It leaves results/compat/speed.json.
+p-value with 1000 draws. Both are sbi's default networks, on one thread. The two take turns, so
+that both see the same noise of the machine. It leaves results/compat/speed.json.
 """
 
 import argparse
@@ -13,17 +13,18 @@ import os
 import statistics
 import time
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from benchmarks.record import origin
 from sbi.diagnostics.lc2st import LC2ST as Peer
 from torch import Tensor
 
 from assay.compat.sbi import LC2ST
-from benchmarks.record import origin
 
 RECORD = Path(__file__).parents[1] / "results" / "compat" / "speed.json"
 SEED = 0
@@ -72,6 +73,7 @@ def main() -> None:
     cases = [compared(run, m) for m in (2, 5)]
     load = os.getloadavg()[0]
     record = {**vars(run), "seed": SEED, "threads": 1, "load": load, **origin(), "cases": cases}
+    record["versions"] |= {name: version(name) for name in ("sbi", "scikit-learn")}
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     RECORD.write_text(f"{json.dumps(record, indent=1)}\n", encoding="utf-8")
 
