@@ -186,7 +186,7 @@ class LC2ST_NF(theirs.LC2ST_NF, LC2ST):  # type: ignore[misc]
         True
     """
 
-    @wraps(theirs.LC2ST_NF.__init__)
+    @wraps(theirs.LC2ST_NF.__init__)  # type: ignore[misc]
     def __init__(self, *given: Any, **options: Any) -> None:
         with isolated(stream(0, "at x_o", str(options.get("seed", 1)))):
             super().__init__(*given, **options)
