@@ -69,10 +69,11 @@ def main() -> None:
     run = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    where = origin()
     seconds(LC2ST, right(100, 2), 2)  # what is imported when it is first used
     cases = [compared(run, m) for m in (2, 5)]
     load = os.getloadavg()[0]
-    record = {**vars(run), "seed": SEED, "threads": 1, "load": load, **origin(), "cases": cases}
+    record = {**vars(run), "seed": SEED, "threads": 1, "load": load, **where, "cases": cases}
     record["versions"] |= {name: version(name) for name in ("sbi", "scikit-learn")}
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     RECORD.write_text(f"{json.dumps(record, indent=1)}\n", encoding="utf-8")

@@ -180,8 +180,8 @@ def _check(
         from .files import read
 
         inputs = read(calibration, observation or [])
-        typer.echo(inputs.found, err=True)
         suite = (Suite.quick if quick else Suite)(alpha=alpha, null=null)
+        typer.echo(inputs.found, err=True)
         words: dict[str, Any] = {"names": inputs.names, "labels": inputs.labels}
         result = check(inputs.calibration, x_o=inputs.draws, suite=suite, seed=seed, **words)
         result = _with_command(result)

@@ -103,9 +103,7 @@ def _npz(path: Path) -> Iterator[Contents]:
     """What numpy.savez writes."""
     with zipfile.ZipFile(path) as archive:
         yield {
-            info.filename.removesuffix(".npy"): _npy(
-                lambda i=info: archive.open(i), info.file_size
-            )
+            info.filename.removesuffix(".npy"): _npy(partial(archive.open, info), info.file_size)
             for info in archive.infolist()
             if info.filename.endswith(".npy")
         }
@@ -252,9 +250,7 @@ GROUPS = {
 def groups(datasets: Mapping[str, Any]) -> Contents:
     """Arrays by name, and those that the groups of InferenceData make up."""
     alone = {name: data for name, data in datasets.items() if "/" not in name}
-    found = {
-        name: Stored(_size(data), lambda d=data: _text(d[()])) for name, data in alone.items()
-    }
+    found = {name: Stored(_size(data), partial(_text, data)) for name, data in alone.items()}
     for group, array in GROUPS.items():
         some = {
             name.partition("/")[2]: data
