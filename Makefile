@@ -2,7 +2,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test test-slow test-gpu lint bench experiments clean
+.PHONY: install demo test test-slow test-gpu lint bench experiments dist docs clean
 
 install: $(VENV)/.installed
 
@@ -60,5 +60,22 @@ bench: install
 experiments: install
 	$(BIN)/python -m experiments all --budget smoke --workers 2
 
+# The wheel and the source are built and checked; the wheel, without extras, runs alone.
+PIP := python -m pip install -q --disable-pip-version-check
+dist:
+	rm -rf dist build
+	$(PYTHON) -m venv build/tools
+	build/tools/bin/$(PIP) build twine
+	build/tools/bin/python -m build -q
+	build/tools/bin/twine check --strict dist/*
+	$(PYTHON) -m venv build/alone
+	build/alone/bin/$(PIP) -c constraints.txt torch
+	build/alone/bin/$(PIP) -c constraints.txt dist/*.whl
+	build/alone/bin/python -I .ci/core.py
+
+docs: install
+	$(BIN)/$(PIP) -c constraints.txt -e '.[docs]'
+	$(BIN)/sphinx-build -W --keep-going docs docs/_build/html
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) build dist docs/_build

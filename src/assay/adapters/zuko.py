@@ -1,10 +1,13 @@
 """Zuko's conditional flows as flows of this library."""
 
 import torch
-import zuko
 from torch import Tensor
 
+from .._core import extra
 from ..samples.posterior import Base, as_base
+
+with extra("zuko"):
+    import zuko
 
 
 class ZukoFlow:

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._core import extra
+
 UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, KeyError, IndexError, ValueError, OSError),
     *(RuntimeError, TypeError, MemoryError, OverflowError),
@@ -91,11 +93,8 @@ def _check_room(nbytes: int) -> None:
 
 def _library(name: str) -> Any:
     """A library that one format needs."""
-    try:
+    with extra("files"):
         return import_module(name)
-    except ImportError as error:
-        package = name.split(".")[0]
-        raise ImportError(f"this file needs {package}: pip install 'assay[files]'") from error
 
 
 @contextmanager

@@ -32,18 +32,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import isolated, progress, seed_of, stream, without_progress
+from .._core import extra, isolated, progress, seed_of, stream, without_progress
 from ..classifiers.mlp import MLP, Networks
 from ..nulls.exchange import BaseCopies, Exchange, KnownBase, LabelCopies
 from ..samples.calibration import Calibration
 
-try:
+with extra("sbi"):
     from sbi.diagnostics import lc2st as theirs
     from sbi.diagnostics.lc2st import LC2STScores, LC2STState
-except ImportError as error:
-    raise ImportError(
-        "assay.compat.sbi needs sbi 0.27 or later: pip install 'assay[sbi]'"
-    ) from error
 
 __all__ = ["LC2ST", "LC2ST_NF", "LC2STScores", "LC2STState"]
 
