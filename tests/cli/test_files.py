@@ -177,6 +177,26 @@ class TestFormats:
         found = read(tmp_path / "c.csv", [written(tmp_path / "o.npz", observed)])
         assert found.names == ("rate", "size")
 
+    def test_parameters_in_another_order(self, tmp_path, arrays, observed):
+        """Columns are put together by their names."""
+        theta, theta_q = (arrays[name].T for name in ("theta", "theta_q"))
+        table = dict(zip(("theta.b", "theta.a"), theta, strict=True))
+        table |= {"theta_q.a": theta_q[1], "theta_q.b": theta_q[0], "x.0": arrays["x"][:, 0]}
+        rows = np.stack(list(table.values()), 1)
+        np.savetxt(tmp_path / "c.csv", rows, delimiter=",", header=",".join(table), comments="")
+        with h5py.File(tmp_path / "o.nc", "w") as file:
+            for i, name in enumerate("ba"):
+                file[f"posterior/{name}"] = observed["theta_o"][0, :, i].reshape(2, 10)
+            file["observed_data/y"] = [0.5]
+        found = read(tmp_path / "c.csv", [tmp_path / "o.nc"])
+        assert found.names == ("b", "a")
+        np.testing.assert_allclose(found.calibration.theta_q, arrays["theta_q"][:, None])
+        np.testing.assert_allclose(found.draws.theta[0], observed["theta_o"][0])
+        with h5py.File(tmp_path / "o.nc", "a") as file:
+            file.move("posterior/a", "posterior/other")
+        with pytest.raises(ValueError, match="theta_o with parameters b, a; got b, other"):
+            read(tmp_path / "c.csv", [tmp_path / "o.nc"])
+
     def test_a_row_for_each_draw(self, tmp_path, arrays, observed):
         draws = np.random.default_rng(2).normal(size=(50, 3, 2))
         rows = {name: arrays[name].repeat(3, 0) for name in ("theta", "x")}

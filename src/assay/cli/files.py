@@ -23,7 +23,7 @@ import torch
 
 from ..io import load
 from ..samples.calibration import Calibration, Draws
-from .formats import line, read_arrays
+from .formats import NAMES_OF, line, read_arrays
 
 # What others call these arrays. Draws of the posterior are those at x_o where there is no x.
 ALIASES = {
@@ -92,6 +92,8 @@ def read(calibration: Path, observations: Sequence[Path] = ()) -> Inputs:
             f"{calibration}: expected an array x_o in it, or observations in files of their own; "
             "got neither."
         )
+    for one in files:
+        _in_order(one, "theta_o", _names(file.arrays))
     observed = [_observed(one, samples) for one in files]
     labels = tuple(label for _, some in observed for label in some)
     if len(set(labels)) < len(labels):
@@ -103,20 +105,44 @@ def read(calibration: Path, observations: Sequence[Path] = ()) -> Inputs:
 
 def _read(path: Path, *, at_x_o: bool = False) -> File:
     """A file by this library's names; one of observations has draws at x_o alone."""
-    stored, left = read_arrays(path, KNOWN.__contains__)
-    arrays, called = dict(stored), {}
+    arrays, left = read_arrays(path, lambda name: name.removeprefix(NAMES_OF) in KNOWN)
+    called: dict[str, str] = {}
     for name, others in ALIASES.items():
         there = [other for other in others if other in arrays]
         if len(there) > 1 and name not in arrays:
             raise ValueError(f"{path}: expected one of {', '.join(there)} for {name}; got both.")
-        for other in there:
-            given = arrays.pop(other)
-            if name not in arrays:
-                arrays[name], called[name] = given, other
+        if there and name not in arrays:
+            called[name] = _moved(arrays, there[0], name)
     for name, there_too in AT_X_O.items() if at_x_o and "theta" not in arrays else ():
         if name in arrays and there_too not in arrays:
-            arrays[there_too], called[there_too] = arrays.pop(name), called.pop(name, name)
-    return File(path, _reshaped(arrays), called, left)
+            called[there_too] = called.pop(name, _moved(arrays, name, there_too))
+    if f"{NAMES_OF}theta" in arrays:
+        arrays.setdefault("names", arrays[f"{NAMES_OF}theta"])
+    left = [name for name in left if not name.startswith(NAMES_OF)]
+    file = File(path, _reshaped(arrays), called, left)
+    _in_order(file, "theta_q", _names(arrays))
+    return file
+
+
+def _moved(arrays: dict[str, Any], old: str, new: str) -> str:
+    """Gives an array, and the names of its columns, another name; returns the old one."""
+    for before in ("", NAMES_OF):
+        if f"{before}{old}" in arrays:
+            arrays[f"{before}{new}"] = arrays.pop(f"{before}{old}")
+    return old
+
+
+def _in_order(file: File, name: str, names: tuple[str, ...] | None) -> None:
+    """Puts the parameters of draws into the order of their names, where both are known."""
+    own = [str(n) for n in file.arrays.get(f"{NAMES_OF}{name}", ())]
+    if not own or names is None or own == [*names]:
+        return
+    if sorted(own) != sorted(names):
+        raise ValueError(
+            f"{file.path}: expected {name} with parameters {', '.join(names)}; got "
+            f"{', '.join(own)}."
+        )
+    file.arrays[name] = file.arrays[name][..., [own.index(n) for n in names]]
 
 
 def _reshaped(arrays: dict[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,9 @@ def _kind(path: Path) -> tuple[str, Opener]:
 
 
 def _check_room(nbytes: int) -> None:
-    """Refuses arrays that the memory of the machine cannot hold."""
+    """Refuses arrays that the memory of the machine cannot hold, where that is known."""
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):
+        return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if nbytes > memory:
         raise ValueError(f"its arrays need {nbytes:.2g} bytes, and there are {memory:.2g}")
@@ -172,16 +174,20 @@ def _column(column: Any) -> np.ndarray:
 COLUMN = re.compile(r"(?P<array>.+?)(?:\.(?P<part>.+)|\[(?P<index>.+)\]|_(?P<number>\d+))$")
 
 
+# What the names of the parts of an array stand under.
+NAMES_OF = "names of "
+
+
 def columns(table: Mapping[str, np.ndarray]) -> Contents:
     """Arrays that the columns (n,) of a table make up, by the names before their parts.
 
-    Draws that are numbered, as in theta_q.0.rate, have an axis of their own. The parts of theta
-    are the names of the parameters.
+    Draws that are numbered, as in theta_q.0.rate, have an axis of their own. Names of the parts
+    stand beside their array, so that parameters in another order are found out.
 
     Example:
         >>> some = columns({"theta.a": np.zeros(5), "theta.b": np.ones(5), "x_1": np.zeros(5)})
         >>> [(name, stored.read().shape) for name, stored in some.items()]
-        [('theta', (5, 2)), ('x', (5, 1)), ('names', (2,))]
+        [('theta', (5, 2)), ('x', (5, 1)), ('names of theta', (2,))]
     """
     parts: dict[str, list[str]] = {}
     arrays: dict[str, list[np.ndarray]] = {}
@@ -192,9 +198,8 @@ def columns(table: Mapping[str, np.ndarray]) -> Contents:
         parts.setdefault(array, []).append(part)
         arrays.setdefault(array, []).append(values)
     joined = {name: _joined(parts[name], some) for name, some in arrays.items()}
-    names = next((p for a, p in parts.items() if a == "theta" and not p[0].isdigit()), None)
-    if names is not None and all(names):
-        joined["names"] = np.array(names)
+    named = {f"{NAMES_OF}{name}": _names(some, joined[name]) for name, some in parts.items()}
+    joined |= {name: names for name, names in named.items() if len(names)}
     return {name: Stored(0, partial(np.asarray, array)) for name, array in joined.items()}
 
 
@@ -202,13 +207,24 @@ def _joined(parts: list[str], some: list[np.ndarray]) -> np.ndarray:
     """Columns (n,) as one array (n, m), or (n, k, m) where k draws are numbered."""
     if len(some) == 1 and some[0].ndim > 1:
         return some[0]
-    draws = len({part.split(".")[0] for part in parts}) if "." in parts[0] else 1
+    draws = len({part.partition(".")[0] for part in parts}) if "." in parts[0] else 1
     array = np.stack(some, 1)
     if draws == 1:
         return array
     if array.shape[1] % draws:
         raise ValueError(f"{draws} draws are numbered in {array.shape[1]} columns")
     return array.reshape(len(array), draws, -1)
+
+
+def _names(parts: list[str], array: np.ndarray) -> np.ndarray:
+    """Names (m,) of the parts; none where they are numbers."""
+    names = [part.rpartition(".")[2] for part in parts]
+    if any(not name or name.isdigit() for name in names):
+        return np.array([])
+    own = names[: array.shape[-1]]
+    if names != own * (len(names) // len(own)):
+        raise ValueError(f"the draws have their columns in different orders, {', '.join(parts)}")
+    return np.array(own)
 
 
 @contextmanager
@@ -259,6 +275,8 @@ def groups(datasets: Mapping[str, Any]) -> Contents:
         if some and array not in found:
             nbytes = sum(map(_size, some.values()))
             found[array] = Stored(nbytes, partial(_flattened, some, group))
+            if array.startswith("theta"):
+                found[f"{NAMES_OF}{array}"] = Stored(0, partial(_variables, some))
     return found
 
 
@@ -282,6 +300,15 @@ def _coordinate(name: str, data: Any) -> bool:
     return (
         named == b"DIMENSION_SCALE" or data.dtype.kind not in "fiub" or last in ("chain", "draw")
     )
+
+
+def _variables(variables: Mapping[str, Any]) -> np.ndarray:
+    """Names of parameters: those of variables (chain, draw), with numbers if there are axes."""
+    names = []
+    for name, data in variables.items():
+        several = np.ndindex(data.shape[2:])
+        names += [f"{name}{list(place)}" if place else name for place in several]
+    return np.array(names)
 
 
 def _flattened(variables: Mapping[str, Any], group: str) -> np.ndarray:
