@@ -39,7 +39,7 @@ def said(use: Callable[[], object]) -> str:
 
 def core() -> None:
     """A check finds what is wrong."""
-    theta, noise = torch.randn(2, 1000, 2, generator=torch.Generator().manual_seed(0))
+    theta, noise = torch.randn(2, 500, 2, generator=torch.Generator().manual_seed(0))
     x = theta + noise
 
     def sample(x: torch.Tensor, n: int) -> torch.Tensor:
