@@ -2,7 +2,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test test-slow test-gpu lint bench experiments dist docs clean
+.PHONY: install demo test test-slow test-gpu lint bench experiments dist clean
 
 install: $(VENV)/.installed
 
@@ -73,9 +73,5 @@ dist:
 	build/alone/bin/$(PIP) -c constraints.txt dist/*.whl
 	build/alone/bin/python -I .ci/core.py
 
-docs: install
-	$(BIN)/$(PIP) -c constraints.txt -e '.[docs]'
-	$(BIN)/sphinx-build -W --keep-going docs docs/_build/html
-
 clean:
-	rm -rf $(VENV) build dist docs/_build
+	rm -rf $(VENV) build dist

@@ -84,7 +84,7 @@ def test_an_import_error_of_our_own_is_no_missing_extra():
 
 
 def test_all_is_everything_for_users():
-    developers = {"all", "demo", "docs", "experiments", "peers", "test"}
+    developers = {"adapters", "all", "demo", "docs", "experiments", "peers", "test"}
     (everything,) = EXTRAS["all"]
     assert set(re.search(r"\[(.*)\]", everything)[1].split(",")) == set(EXTRAS) - developers
 
