@@ -2,7 +2,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo test test-slow test-gpu test-adapters lint bench experiments clean
+.PHONY: install demo test test-slow test-gpu test-adapters lint bench experiments dist clean
 
 install: $(VENV)/.installed
 
@@ -47,6 +47,7 @@ test-adapters: .venv-adapters/.installed
 bench: export PYTHONPATH := .
 bench: install
 	$(BIN)/python benchmarks/speed_lc2st.py
+	$(BIN)/python -m benchmarks.speed_compat
 	$(BIN)/python benchmarks/speed_closed_form.py
 	$(BIN)/python benchmarks/level.py
 	$(BIN)/python benchmarks/level_closed_form.py
@@ -71,5 +72,18 @@ bench: install
 experiments: install
 	$(BIN)/python -m experiments all --budget smoke --workers 2
 
+# The wheel and the source are built and checked; the wheel, without extras, runs alone.
+PIP := python -m pip install -q --disable-pip-version-check
+dist:
+	rm -rf dist build
+	$(PYTHON) -m venv build/tools
+	build/tools/bin/$(PIP) build twine
+	build/tools/bin/python -m build -q
+	build/tools/bin/twine check --strict dist/*
+	$(PYTHON) -m venv build/alone
+	build/alone/bin/$(PIP) -c constraints.txt torch
+	build/alone/bin/$(PIP) -c constraints.txt dist/*.whl
+	build/alone/bin/python -I .ci/core.py
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) build dist

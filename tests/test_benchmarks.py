@@ -12,7 +12,9 @@ SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
 
 
 # These import each other by their package, others are run by their path.
-IN_PACKAGE = ("alternatives", "effects", "page", "record", "simulator", "verdict")
+IN_PACKAGE = (
+    *("alternatives", "effects", "page", "record", "simulator", "speed_compat", "verdict"),
+)
 
 
 def test_every_benchmark_can_be_imported():

@@ -371,6 +371,24 @@ class _Part(_Counted):
 
 
 @contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Imports what an extra of this package brings; where it is missing, one line says so.
+
+    Example:
+        >>> with extra("plots"):
+        ...     import matplotlib
+    """
+    try:
+        yield
+    except ImportError as error:
+        package = (error.name or name).partition(".")[0]
+        if package == __package__:
+            raise
+        needed = f"this needs {package}: pip install 'assay[{name}]'"
+        raise ImportError(needed, name=package) from error
+
+
+@contextmanager
 def without_progress() -> Iterator[None]:
     """Runs work many times over without a bar for each."""
     token = _QUIET.set(True)  # noqa: FBT003

@@ -67,6 +67,7 @@ class TestCheck:
     def test_json_alone(self, folder, saved):
         words = ("--observation", folder / "observation.npz", "--quick", "--null", 39)
         done = run("check", folder / "few.npz", *words, "--json", "-")
+        assert done.stderr.startswith("found few.npz: theta (1000, 2), x (1000, 8), theta_q ")
         found = json.loads(done.stdout)
         assert [row["label"] for row in found["observations"]] == ["monday", "tuesday"]
         assert found["rejected"] is True
@@ -165,7 +166,7 @@ class TestBadInput:
         cut.write_bytes((folder / "calibration.npz").read_bytes()[:5000])
         assert "cannot be read" in self.complaint("check", cut, *observation)
         np.savez(tmp_path / "names.npz", a=np.zeros(3))
-        assert "missing among a" in self.complaint("check", tmp_path / "names.npz", *observation)
+        assert "left alone: a" in self.complaint("check", tmp_path / "names.npz", *observation)
         with np.load(folder / "few.npz") as archive:
             arrays = {name: archive[name] for name in archive.files}
         np.savez(tmp_path / "shapes.npz", **(arrays | {"x": arrays["x"][:-1]}))

@@ -1,5 +1,12 @@
+import bz2
+import sys
+import zipfile
+
+import h5py
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 import assay
 from assay.cli.files import read
@@ -70,6 +77,200 @@ def test_what_save_wrote(tmp_path, arrays, observed):
         read(tmp_path / "c.npz", [tmp_path / "c.npz"])
 
 
+def as_folder(path, arrays):
+    path.mkdir()
+    for name, array in arrays.items():
+        np.save(path / f"{name}.npy", array)
+    return path
+
+
+def as_table(arrays):
+    """Columns by name; draws are numbered."""
+    table = {}
+    for name, array in arrays.items():
+        for place in np.ndindex(array.shape[1:]):
+            table[f"{name}.{'.'.join(map(str, place))}"] = array[(slice(None), *place)]
+    return table
+
+
+def as_csv(path, arrays):
+    table = as_table(arrays)
+    rows = np.stack(list(table.values()), 1)
+    np.savetxt(path, rows, delimiter=",", header=",".join(table), comments="")
+    return path
+
+
+def as_hdf5(path, arrays):
+    with h5py.File(path, "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
+    return path
+
+
+def as_torch(path, arrays):
+    torch.save({name: torch.as_tensor(array) for name, array in arrays.items()}, path)
+    return path
+
+
+def as_safetensors(path, arrays):
+    save_file({name: torch.as_tensor(array) for name, array in arrays.items()}, path)
+    return path
+
+
+def as_parquet(path, arrays):
+    pyarrow = pytest.importorskip("pyarrow", reason="pip install 'assay[files]'")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table(as_table(arrays)), path)
+    return path
+
+
+def as_zarr(path, arrays):
+    zarr = pytest.importorskip("zarr", reason="pip install 'assay[files]'")
+    group = zarr.open_group(str(path), mode="w")
+    for name, array in arrays.items():
+        group.create_array(name, data=array)
+    return path
+
+
+WRITERS = {
+    "": as_folder,
+    ".npz": written,
+    ".csv": as_csv,
+    ".h5": as_hdf5,
+    ".nc": as_hdf5,
+    ".pt": as_torch,
+    ".safetensors": as_safetensors,
+    ".parquet": as_parquet,
+    ".zarr": as_zarr,
+}
+
+
+class TestFormats:
+    @pytest.mark.parametrize("ending", WRITERS)
+    @pytest.mark.parametrize("k", [1, 3])
+    def test_every_format(self, tmp_path, arrays, observed, ending, k):
+        write = WRITERS[ending]
+        arrays["theta_q"] = np.random.default_rng(2).normal(size=(50, k, 2))
+        first = write(tmp_path / f"c{ending}", arrays)
+        if write in (as_csv, as_parquet):  # a row for each draw
+            rows = {"x_o": observed["x_o"].repeat(20, 0), "theta_o": observed["theta_o"]}
+            second = write(
+                tmp_path / f"o{ending}", rows | {"theta_o": rows["theta_o"].reshape(-1, 2)}
+            )
+        else:
+            second = write(tmp_path / f"o{ending}", observed)
+        found = read(first, [second])
+        np.testing.assert_allclose(found.calibration.theta, arrays["theta"])
+        np.testing.assert_allclose(found.calibration.theta_q, arrays["theta_q"])
+        np.testing.assert_allclose(found.draws.x, observed["x_o"])
+        np.testing.assert_allclose(found.draws.theta, observed["theta_o"])
+        assert found.found.startswith(f"found c{ending}: theta (50, 2), x (50, 3), theta_q (50, ")
+        assert "\n" not in found.found
+
+    def test_names_of_columns(self, tmp_path, arrays, observed):
+        table = as_table(arrays)
+        table = {name.replace("theta.0", "theta.rate"): c for name, c in table.items()}
+        table = {name.replace("theta.1", "theta[size]"): c for name, c in table.items()}
+        rows = np.stack(list(table.values()), 1)
+        header = ",".join(f'"{name}"' for name in table)
+        np.savetxt(tmp_path / "c.csv", rows, delimiter=",", header=header, comments="")
+        found = read(tmp_path / "c.csv", [written(tmp_path / "o.npz", observed)])
+        assert found.names == ("rate", "size")
+
+    def test_parameters_in_another_order(self, tmp_path, arrays, observed):
+        """Columns are put together by their names."""
+        theta, theta_q = (arrays[name].T for name in ("theta", "theta_q"))
+        table = dict(zip(("theta.b", "theta.a"), theta, strict=True))
+        table |= {"theta_q.a": theta_q[1], "theta_q.b": theta_q[0], "x.0": arrays["x"][:, 0]}
+        rows = np.stack(list(table.values()), 1)
+        np.savetxt(tmp_path / "c.csv", rows, delimiter=",", header=",".join(table), comments="")
+        with h5py.File(tmp_path / "o.nc", "w") as file:
+            for i, name in enumerate("ba"):
+                file[f"posterior/{name}"] = observed["theta_o"][0, :, i].reshape(2, 10)
+            file["observed_data/y"] = [0.5]
+        found = read(tmp_path / "c.csv", [tmp_path / "o.nc"])
+        assert found.names == ("b", "a")
+        np.testing.assert_allclose(found.calibration.theta_q, arrays["theta_q"][:, None])
+        np.testing.assert_allclose(found.draws.theta[0], observed["theta_o"][0])
+        with h5py.File(tmp_path / "o.nc", "a") as file:
+            file.move("posterior/a", "posterior/other")
+        with pytest.raises(ValueError, match="theta_o with parameters b, a; got b, other"):
+            read(tmp_path / "c.csv", [tmp_path / "o.nc"])
+
+    def test_a_row_for_each_draw(self, tmp_path, arrays, observed):
+        draws = np.random.default_rng(2).normal(size=(50, 3, 2))
+        rows = {name: arrays[name].repeat(3, 0) for name in ("theta", "x")}
+        path = as_csv(tmp_path / "c.csv", rows | {"theta_q": draws.reshape(-1, 2)})
+        found = read(path, [written(tmp_path / "o.npz", observed)])
+        np.testing.assert_allclose(found.calibration.theta_q, draws)
+        np.testing.assert_allclose(found.calibration.x, arrays["x"])
+
+    def test_files_of_the_benchmark(self, tmp_path, arrays):
+        """Columns parameter_1 and data_1, in compressed tables."""
+        rng = np.random.default_rng(0)
+        text = "data_1,data_2,data_3\n" + ",".join(map(str, rng.normal(size=3)))
+        (tmp_path / "observation.csv.bz2").write_bytes(bz2.compress(text.encode()))
+        path = written(tmp_path / "c.npz", {"z": arrays["theta"], "x": arrays["x"]})
+        found = read(path, [tmp_path / "observation.csv.bz2"])
+        assert found.draws.x.shape == (1, 3)
+        assert "data as x_o (1, 3)" in found.found
+
+    def test_names_of_others(self, tmp_path, arrays, observed):
+        theirs = {
+            "prior_samples": arrays["theta"],
+            "xs": arrays["x"],
+            "posterior_samples": np.random.default_rng(2).normal(size=(3, 50, 2)),
+            "reference_posterior": np.zeros((9, 2)),
+        }
+        there = {"observation": observed["x_o"][:1], "posterior_samples": observed["theta_o"][0]}
+        found = read(as_torch(tmp_path / "c.pt", theirs), [as_torch(tmp_path / "o.pt", there)])
+        np.testing.assert_allclose(
+            found.calibration.theta_q, theirs["posterior_samples"].swapaxes(0, 1)
+        )
+        assert found.draws.theta.shape == (1, 20, 2)
+        assert found.found == (
+            "found c.pt: prior_samples as theta (50, 2), xs as x (50, 3), posterior_samples as "
+            "theta_q (50, 3, 2); left alone: reference_posterior; o.pt: observation as x_o "
+            "(1, 3), posterior_samples as theta_o (20, 2)"
+        )
+
+    def test_two_names_for_one(self, tmp_path, arrays):
+        both = {"thetas": arrays["theta"], "params": arrays["theta"], "x": arrays["x"]}
+        with pytest.raises(ValueError, match="expected one of thetas, params for theta; got both"):
+            read(written(tmp_path / "c.npz", both))
+
+    def test_inference_data(self, tmp_path, arrays, observed):
+        """Chains and draws are put together, variables stand side by side."""
+        with h5py.File(tmp_path / "o.nc", "w") as file:
+            posterior, data = file.create_group("posterior"), file.create_group("observed_data")
+            posterior["chain"], posterior["draw"] = np.arange(2), np.arange(10)
+            posterior["a"] = observed["theta_o"][0, :, 0].reshape(2, 10)
+            posterior["b"] = observed["theta_o"][0, :, 1].reshape(2, 10)
+            data["y"] = observed["x_o"][0]
+        found = read(written(tmp_path / "c.npz", arrays), [tmp_path / "o.nc"])
+        np.testing.assert_allclose(found.draws.theta[0], observed["theta_o"][0])
+        np.testing.assert_allclose(found.draws.x[0], observed["x_o"][0])
+
+    def test_texts_in_hdf5(self, tmp_path, arrays, observed):
+        path = as_hdf5(tmp_path / "c.h5", arrays | observed | {"names": ["a", "b"]})
+        assert read(path).names == ("a", "b")
+
+    def test_precisions(self, tmp_path, arrays, observed):
+        path = tmp_path / "c.safetensors"
+        tensors = {k: torch.as_tensor(v) for k, v in (arrays | observed).items()}
+        save_file(tensors | {"theta_q": tensors["theta_q"].bfloat16()}, path)
+        assert read(path).calibration.k == 1
+
+
+class Surprise:
+    """Leaves a trace where it is loaded."""
+
+    opened = []
+
+    def __reduce__(self):
+        return Surprise.opened.append, (1,)
+
+
 class TestBadInput:
     def complaint(self, path, *observations):
         with pytest.raises((ValueError, OSError)) as caught:
@@ -92,17 +293,99 @@ class TestBadInput:
         assert "expected a whole .npz archive" in self.complaint(tmp_path / "c.npy")
 
     def test_a_folder(self, tmp_path):
-        assert "expected a whole .npz archive" in self.complaint(tmp_path)
+        assert "expected a folder of .npy files" in self.complaint(tmp_path)
+
+    @pytest.mark.parametrize("ending", [e for e in WRITERS if e not in ("", ".zarr")])
+    @pytest.mark.parametrize("content", [b"", b"nonsense", bytes(range(256)) * 4])
+    def test_nonsense(self, tmp_path, ending, content):
+        if ending == ".parquet":
+            pytest.importorskip("pyarrow")
+        path = tmp_path / f"c{ending}"
+        path.write_bytes(content)
+        assert f"c{ending}: expected " in self.complaint(path)
+
+    @pytest.mark.parametrize("ending", [".h5", ".pt", ".safetensors", ".npz"])
+    @pytest.mark.parametrize("keep", [100, -30])
+    def test_truncated_files(self, tmp_path, arrays, observed, ending, keep):
+        path = WRITERS[ending](tmp_path / f"c{ending}", arrays | observed)
+        path.write_bytes(path.read_bytes()[:keep])
+        assert f"c{ending}: expected " in self.complaint(path)
+
+    def test_a_header_that_tells_of_more_than_there_is(self, tmp_path):
+        """Nothing is allocated for it."""
+        np.save(tmp_path / "x.npy", np.zeros(100))
+        honest = (tmp_path / "x.npy").read_bytes()
+        code, huge = (honest.replace(b"(100,)", said) for said in (b"(9**9)", b"(9e99)"))
+        more = honest.replace(b"(100,), }      ", b"(9999999,), }  ")
+        assert len({len(content) for content in (honest, code, huge, more)}) == 1
+        for content in (code, huge, more):
+            with zipfile.ZipFile(tmp_path / "c.npz", "w") as archive:
+                archive.writestr("x.npy", content)
+            assert "c.npz: expected a whole .npz archive" in self.complaint(tmp_path / "c.npz")
+
+    def test_more_than_the_machine_has(self, tmp_path, arrays, observed):
+        """A file of a few bytes can tell of a huge array."""
+        with h5py.File(tmp_path / "c.h5", "w") as file:
+            file.create_dataset("theta", (10**9, 10**6), "f8", chunks=(1, 10))
+        assert "its arrays need 8e+15 bytes" in self.complaint(tmp_path / "c.h5")
+
+    def test_links_out_of_the_file_are_not_followed(self, tmp_path, arrays, observed):
+        as_hdf5(tmp_path / "other.h5", arrays)
+        with h5py.File(tmp_path / "c.h5", "w") as file:
+            for name in arrays:
+                file[name] = h5py.ExternalLink("other.h5", name)
+        assert "theta, x, theta_q missing" in self.complaint(tmp_path / "c.h5")
+
+    def test_objects_are_not_loaded(self, tmp_path):
+        torch.save({"theta": Surprise()}, tmp_path / "c.pt")
+        text = self.complaint(tmp_path / "c.pt")
+        assert "it holds other objects than tensors, which would run code" in text
+        assert not Surprise.opened
+
+    def test_tensors_without_names(self, tmp_path, arrays):
+        torch.save([torch.zeros(3)], tmp_path / "c.pt")
+        assert "it holds a list, not tensors by name" in self.complaint(tmp_path / "c.pt")
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("theta.a,x.0\n1,b\n", "could not convert string 'b'"),
+            ("theta.a,x.0\n1,2,3\n", "2 names stand above 3 columns"),
+            ("theta_q.0.a,theta_q.1.a,theta_q.1.b\n1,2,3\n", "2 draws are numbered in 3 columns"),
+            ("theta.a\n1\n", "x, theta_q missing; found c.csv: theta (1, 1)"),
+        ],
+    )
+    def test_tables(self, tmp_path, text, words):
+        (tmp_path / "c.csv").write_text(text)
+        assert words in self.complaint(tmp_path / "c.csv")
+
+    @pytest.mark.parametrize(
+        ("ending", "library"),
+        [(".parquet", "pyarrow"), (".nc", "h5py"), (".safetensors", "safetensors")],
+    )
+    def test_a_missing_library(self, tmp_path, monkeypatch, ending, library):
+        for name in (library, f"{library}.parquet"):
+            monkeypatch.setitem(sys.modules, name, None)
+        (tmp_path / f"c{ending}").write_bytes(b"")
+        with pytest.raises(ImportError, match=rf"needs {library}: pip install 'assay\[files\]'$"):
+            read(tmp_path / f"c{ending}")
+
+    def test_a_missing_library_of_folders(self, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "zarr", None)
+        (tmp_path / "zarr.json").write_text("{}")
+        with pytest.raises(ImportError, match=r"needs zarr: pip install 'assay\[files\]'$"):
+            read(tmp_path)
 
     def test_pickled_objects(self, tmp_path, arrays):
         path = written(tmp_path / "c.npz", arrays | {"x": np.array([{}], object)})
         assert "expected a whole .npz archive of numbers" in self.complaint(path)
 
     def test_wrong_names(self, tmp_path, arrays):
-        path = written(tmp_path / "c.npz", {"thetas": arrays["theta"], "x": arrays["x"]})
+        path = written(tmp_path / "c.npz", {"thetas": arrays["theta"], "y": arrays["x"]})
         text = self.complaint(path)
         assert "expected arrays theta, x, theta_q" in text
-        assert "theta, theta_q missing among thetas, x" in text
+        found = "found c.npz: thetas as theta (50, 2); left alone: y"
+        assert f"x, theta_q missing; {found}" in text
 
     def test_no_observation(self, tmp_path, arrays):
         path = written(tmp_path / "c.npz", arrays)

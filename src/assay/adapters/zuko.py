@@ -3,12 +3,15 @@
 from typing import Any
 
 import torch
-import zuko
 from torch import Tensor, nn
 
+from .._core import extra
 from ..samples.posterior import Base, Embed, Posterior, as_base, as_posterior
 from ..samples.tables import Layout
 from .networks import NetworkFlow, embedding, inputs
+
+with extra("zuko"):
+    import zuko
 
 
 class ZukoFlow(NetworkFlow):

@@ -113,9 +113,13 @@ class Networks(Scores):
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
-        x = self.scaling.x(x)[:, None].expand(-1, theta.shape[1], -1)
-        inputs = _inputs(self.scaling.theta(theta), x, self.widths[0])
-        return torch.stack([self._at(rows[None]) for rows in inputs])
+        x = x[:, None].expand(-1, theta.shape[1], -1)
+        return torch.stack([self.at_rows(*rows) for rows in zip(theta, x, strict=True)])
+
+    def at_rows(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Class-1 probabilities (H + 1, s) at rows of theta (s, m) and x (s, d)."""
+        inputs = _inputs(self.scaling.theta(theta), self.scaling.x(x), self.widths[0])
+        return self._at(inputs[None])
 
     def _at(self, inputs: Tensor) -> Tensor:
         """Probabilities (H + 1, s) at inputs (1, s, m + d), averaged over the members."""

@@ -38,7 +38,7 @@ First steps:
   cd inputs
   assay check calibration.npz -o observation.npz --report report.html
 
-A calibration is an .npz file of fresh simulations, which the posterior was not trained on, and
+A calibration is a file of fresh simulations, which the posterior was not trained on, and
 draws of the posterior at each of them:
 
 \b
@@ -50,12 +50,16 @@ draws of the posterior at each of them:
 For a normalizing flow, z (n, m) and x are enough: its latents of theta, with a standard normal
 base.
 
-An observation is an .npz file of what you have measured, and draws of the posterior there:
+An observation is a file of what you have measured, and draws of the posterior there:
 
 \b
   x_o       (...) or (o, ...)       one observation or many
   theta_o   (s, m) or (o, s, m)     draws of your posterior there (1000 are good)
   labels    (o,)                    optional: names of the observations
+
+Files are .npz, a folder of .npy, .csv (columns theta.rate, theta.size, x.0, ...), .parquet, .nc,
+.h5, .zarr, .pt and .safetensors. Names of sbi and sbibm (prior_samples, xs, posterior_samples,
+observation, ...) are understood.
 
 Exit codes: 0 done; 1 rejected, with --fail-on-reject; 2 bad input.
 """
@@ -141,7 +145,7 @@ Json = Annotated[
 @app.command("check", no_args_is_help=True, help=CHECK, short_help=CHECK.splitlines()[0])
 def _check(
     calibration: Annotated[
-        Path, typer.Argument(metavar="CALIBRATION", help="The calibration, an .npz file.")
+        Path, typer.Argument(metavar="CALIBRATION", help="The calibration, a file or a folder.")
     ],
     observation: Annotated[
         list[Path] | None,
@@ -149,8 +153,8 @@ def _check(
             "--observation",
             "-o",
             metavar="OBS",
-            help="Observations, an .npz file; may be given more than once. Those in CALIBRATION "
-            "if there is none.",
+            help="Observations, a file or a folder; may be given more than once. Those in "
+            "CALIBRATION if there is none.",
         ),
     ] = None,
     report: Report = None,
@@ -177,6 +181,7 @@ def _check(
 
         inputs = read(calibration, observation or [])
         suite = (Suite.quick if quick else Suite)(alpha=alpha, null=null)
+        typer.echo(inputs.found, err=True)
         words: dict[str, Any] = {"names": inputs.names, "labels": inputs.labels}
         result = check(inputs.calibration, x_o=inputs.draws, suite=suite, seed=seed, **words)
         result = _with_command(result)

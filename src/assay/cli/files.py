@@ -1,20 +1,20 @@
-"""Files as people have them: NumPy archives with named arrays.
+"""What the arrays of a file are: a calibration, an observation, names and labels.
 
-A **calibration** is an ``.npz`` with ``theta`` (n, m), ``x`` (n, ...) and ``theta_q`` (n, m) or
-(n, k, m); or with latents ``z`` (n, m) and ``x``, for a flow with a standard normal base. It may
-hold ``names``, those of the m parameters.
+A **calibration** is a file with ``theta`` (n, m), ``x`` (n, ...) and ``theta_q`` (n, m) or (n, k,
+m); or with latents ``z`` (n, m) and ``x``, for a flow with a standard normal base. It may hold
+``names``, those of the m parameters.
 
-An **observation** is an ``.npz`` with ``x_o``, shaped as one row of x or with a leading axis for
-many, and ``theta_o`` (s, m) or (o, s, m) where the calibration has draws. It may hold ``labels``,
-and may be part of the calibration's file.
+An **observation** is a file with ``x_o``, shaped as one row of x or with a leading axis for many,
+and ``theta_o`` (s, m) or (o, s, m) where the calibration has draws. It may hold ``labels``, and
+may be part of the calibration's file.
 
-What :func:`assay.save` wrote is read as well. Other arrays are left alone.
+Names of sbi and sbibm are understood as well (`ALIASES`), and so are sbi's draws (k, n, m). What
+:func:`assay.save` wrote is read. Other arrays are left alone. :mod:`assay.cli.formats` says which
+files there are.
 """
 
-import zipfile
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,19 @@ import torch
 
 from ..io import load
 from ..samples.calibration import Calibration, Draws
+from .formats import NAMES_OF, line, read_arrays
 
-UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, OSError)
+# What others call these arrays. Draws of the posterior are those at x_o where there is no x.
+ALIASES = {
+    "theta": ("thetas", "prior_samples", "parameters", "params", "parameter"),
+    "x": ("xs", "data", "simulations", "simulated_data", "x_sim"),
+    "theta_q": ("posterior_samples", "posterior_draws", "q_samples", "samples"),
+    "z": ("latents",),
+    "x_o": ("x_obs", "xo", "observation", "observations", "observed_data"),
+    "theta_o": (),
+}
+AT_X_O = {"theta_q": "theta_o", "x": "x_o"}
+KNOWN = {*ALIASES, *(a for others in ALIASES.values() for a in others), "names", "labels", "assay"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +46,30 @@ class Inputs:
     draws: Draws  # with a leading axis of observations
     names: tuple[str, ...] | None  # of the parameters; None where the files have none
     labels: tuple[str, ...]  # of the observations
+    found: str  # what was found in the files, in one line
+
+
+@dataclass(frozen=True, eq=False)
+class File:
+    """The arrays of a file, by this library's names, and what is to be said of them."""
+
+    path: Path
+    arrays: dict[str, Any]
+    called: dict[str, str] = field(default_factory=dict)  # other names that they have in the file
+    left: Sequence[str] = ()
+
+    @property
+    def found(self) -> str:
+        """What was found, in one line."""
+        if "assay" in self.arrays:
+            return f"{self.path.name}: what assay.save wrote"
+        said = [self._said(name) for name in (*ALIASES, "names", "labels") if name in self.arrays]
+        left = f"; left alone: {', '.join(self.left)}" if self.left else ""
+        return f"{self.path.name}: {', '.join(said) or 'nothing known'}{left}"
+
+    def _said(self, name: str) -> str:
+        called = f"{self.called[name]} as " if name in self.called else ""
+        return f"{called}{name} {tuple(np.shape(self.arrays[name]))}"
 
 
 def read(calibration: Path, observations: Sequence[Path] = ()) -> Inputs:
@@ -48,46 +83,97 @@ def read(calibration: Path, observations: Sequence[Path] = ()) -> Inputs:
         >>> read(path).calibration
         Calibration(n=100, m=3, k=None, x=(3,), space='latent')
     """
-    arrays = _arrays(calibration)
-    samples = _calibration(calibration, arrays)
-    files = observations or ([calibration] if "x_o" in arrays else [])
+    file = _read(calibration)
+    samples = _calibration(file)
+    others = [_read(path, at_x_o=True) for path in observations]
+    files = others or ([file] if "x_o" in file.arrays else [])
     if not files:
         raise ValueError(
             f"{calibration}: expected an array x_o in it, or observations in files of their own; "
             "got neither."
         )
-    observed = [_observed(path, samples) for path in files]
+    for one in files:
+        _in_order(one, "theta_o", _names(file.arrays))
+    observed = [_observed(one, samples) for one in files]
     labels = tuple(label for _, some in observed for label in some)
     if len(set(labels)) < len(labels):
         labels = tuple(f"{label} ({i})" for i, label in enumerate(labels))
-    draws = _joined([draws for draws, _ in observed], files)
-    return Inputs(samples, draws, _names(arrays), labels)
+    draws = _joined([draws for draws, _ in observed], [one.path for one in files])
+    found = "found " + "; ".join(one.found for one in (file, *others))
+    return Inputs(samples, draws, _names(file.arrays), labels, found)
 
 
-def _arrays(path: Path) -> dict[str, Any]:
-    """The arrays of an archive by name; what assay.save wrote stands under 'assay'."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: expected a file; there is none.")
-    try:
-        with path.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if not hasattr(archive, "files"):
-                raise ValueError("it holds a single array")
-            return {name: archive[name] for name in archive.files}
-    except UNREADABLE as error:
-        why = "objects, or no archive at all" if "pickle" in str(error) else _line(error)
+def _read(path: Path, *, at_x_o: bool = False) -> File:
+    """A file by this library's names; one of observations has draws at x_o alone."""
+    arrays, left = read_arrays(path, lambda name: name.removeprefix(NAMES_OF) in KNOWN)
+    called: dict[str, str] = {}
+    for name, others in ALIASES.items():
+        there = [other for other in others if other in arrays]
+        if len(there) > 1 and name not in arrays:
+            raise ValueError(f"{path}: expected one of {', '.join(there)} for {name}; got both.")
+        if there and name not in arrays:
+            called[name] = _moved(arrays, there[0], name)
+    for name, there_too in AT_X_O.items() if at_x_o and "theta" not in arrays else ():
+        if name in arrays and there_too not in arrays:
+            called[there_too] = called.pop(name, _moved(arrays, name, there_too))
+    if f"{NAMES_OF}theta" in arrays:
+        arrays.setdefault("names", arrays[f"{NAMES_OF}theta"])
+    left = [name for name in left if not name.startswith(NAMES_OF)]
+    file = File(path, _reshaped(arrays), called, left)
+    _in_order(file, "theta_q", _names(arrays))
+    return file
+
+
+def _moved(arrays: dict[str, Any], old: str, new: str) -> str:
+    """Gives an array, and the names of its columns, another name; returns the old one."""
+    for before in ("", NAMES_OF):
+        if f"{before}{old}" in arrays:
+            arrays[f"{before}{new}"] = arrays.pop(f"{before}{old}")
+    return old
+
+
+def _in_order(file: File, name: str, names: tuple[str, ...] | None) -> None:
+    """Puts the parameters of draws into the order of their names, where both are known."""
+    own = [str(n) for n in file.arrays.get(f"{NAMES_OF}{name}", ())]
+    if not own or names is None or own == [*names]:
+        return
+    if sorted(own) != sorted(names):
         raise ValueError(
-            f"{path}: expected a whole .npz archive of numbers, as numpy.savez writes it; it "
-            f"cannot be read ({why})."
-        ) from error
+            f"{file.path}: expected {name} with parameters {', '.join(names)}; got "
+            f"{', '.join(own)}."
+        )
+    file.arrays[name] = file.arrays[name][..., [own.index(n) for n in names]]
 
 
-def _line(error: Exception) -> str:
-    """An error in one line."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def _reshaped(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Draws as this library has them: with sets or observations first, and rows put together."""
+    arrays |= _grouped(arrays, ("theta", "x"), "theta_q") | _grouped(arrays, ("x_o",), "theta_o")
+    for name, beside, few in (("theta_q", "theta", len), ("theta_o", "x_o", lambda _: 1)):
+        draws: Any = arrays.get(name)
+        other: Any = arrays.get(beside)
+        # sbi puts draws before observations.
+        if np.ndim(draws) == 3 and np.ndim(other) and len(draws) != few(other) == draws.shape[1]:
+            arrays[name] = draws.swapaxes(0, 1)
+    return arrays
 
 
-def _calibration(path: Path, arrays: dict[str, Any]) -> Calibration:
+def _grouped(arrays: dict[str, Any], same: tuple[str, ...], name: str) -> dict[str, Any]:
+    """Rows of a table that differ in their draw alone, as one with several draws."""
+    parts = [arrays[n] for n in (*same, name) if n in arrays and np.ndim(arrays[n]) == 2]
+    if len(parts) <= len(same) or len({len(part) for part in parts}) > 1:
+        return {}
+    *others, draws = parts
+    new = np.any([(part[1:] != part[:-1]).any(1) for part in others], 0)
+    starts = np.flatnonzero(np.concatenate([[True], new]))
+    sizes = set(np.diff([*starts, len(draws)]).tolist())
+    if sizes == {1} or len(sizes) > 1:
+        return {}
+    grouped = {n: part[starts] for n, part in zip(same, others, strict=True)}
+    return grouped | {name: draws.reshape(len(starts), *sizes, -1)}
+
+
+def _calibration(file: File) -> Calibration:
+    path, arrays = file.path, file.arrays
     if "assay" in arrays:
         saved = load(path)
         if not isinstance(saved, Calibration):
@@ -97,26 +183,26 @@ def _calibration(path: Path, arrays: dict[str, Any]) -> Calibration:
             )
         return saved
     wanted = ("z", "x") if "z" in arrays and "theta" not in arrays else ("theta", "x", "theta_q")
-    _check_names(path, arrays, wanted, "or z and x for latents")
+    _check_names(file, wanted, "or z and x for latents")
     try:
         parts = [arrays[name] for name in wanted]
         return Calibration.from_base(*parts) if len(parts) == 2 else Calibration(*parts)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {_line(error)}") from error
+        raise ValueError(f"{path}: {line(error)}") from error
 
 
-def _check_names(path: Path, arrays: dict[str, Any], wanted: Sequence[str], other: str) -> None:
-    missing = [name for name in wanted if name not in arrays]
+def _check_names(file: File, wanted: Sequence[str], other: str) -> None:
+    missing = [name for name in wanted if name not in file.arrays]
     if missing:
         raise ValueError(
-            f"{path}: expected arrays {', '.join(wanted)} ({other}); {', '.join(missing)} missing "
-            f"among {', '.join(sorted(arrays)) or 'none'}. `assay template` writes examples."
+            f"{file.path}: expected arrays {', '.join(wanted)} ({other}); {', '.join(missing)} "
+            f"missing; found {file.found}. `assay template` writes examples."
         )
 
 
-def _observed(path: Path, calibration: Calibration) -> tuple[Draws, tuple[str, ...]]:
+def _observed(file: File, calibration: Calibration) -> tuple[Draws, tuple[str, ...]]:
     """Observations of one file, with a leading axis, and their labels."""
-    arrays = _arrays(path)
+    path, arrays = file.path, file.arrays
     if "assay" in arrays:
         draws = load(path)
         if not isinstance(draws, Draws):
@@ -124,19 +210,19 @@ def _observed(path: Path, calibration: Calibration) -> tuple[Draws, tuple[str, .
     else:
         latent = calibration.base is not None
         wanted = ("x_o",) if latent else ("x_o", "theta_o")
-        _check_names(path, arrays, wanted, "x_o alone for latents")
+        _check_names(file, wanted, "x_o alone for latents")
         try:
             draws = Draws(arrays["x_o"], None if latent else arrays["theta_o"])
         except (TypeError, ValueError) as error:
-            name, colon, rest = _line(error).partition(":")
+            name, colon, rest = line(error).partition(":")
             named = f"{name}_o" if name in ("x", "theta") else name
             raise ValueError(f"{path}: {named}{colon}{rest}") from error
     try:
         observation = calibration.observation(draws)
-        draws = draws.many(observation) if observation.single else draws
+        draws = draws.many(observation) if len(observation.x) == 1 else draws
         calibration.observe(draws)
     except ValueError as error:
-        raise ValueError(f"{path}: {_line(error)}") from error
+        raise ValueError(f"{path}: {line(error)}") from error
     return draws, _labels(path, arrays, len(draws.x))
 
 

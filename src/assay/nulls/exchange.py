@@ -331,12 +331,21 @@ class BaseCopies(Copies):
     odds: float = 1
     size: int = 2
     near: Tensor | None = None  # the sets (n,) in which copies differ from the data; None for all
+    some: Tensor | None = None  # which of the drawn sets (b,) these are; None for all
+    drawn: int = 0  # how many sets are drawn, where these are some of them
 
     def __len__(self) -> int:
         return len(self.which)
 
     def __getitem__(self, which: slice) -> Self:
         return replace(self, which=self.which[which])
+
+    def subset(self, rows: Tensor) -> Self:
+        """The same copies of some sets (b,), each with the draws that it has here."""
+        some = rows if self.some is None else self.some[rows]
+        near = None if self.near is None else self.near[rows]
+        kept = replace(self, truths=self.truths[rows], x=self.x[rows], near=near)
+        return replace(kept, some=some, drawn=self.drawn or len(self.x))
 
     def inside(self, near: Tensor) -> Self:
         """Copies that differ from the data in some sets only, as near (n,) says."""
@@ -394,7 +403,9 @@ class BaseCopies(Copies):
         return drawn if self.near is None else drawn.where(self.near[:, None], self.truths)
 
     def _draw(self, *key: int | str) -> Tensor:
-        return self.base.sample(len(self.x), stream(self.seed, *key)).to(self.truths)
+        n = self.drawn or len(self.x)
+        drawn = self.base.sample(n, stream(self.seed, *key)).to(self.truths)
+        return drawn if self.some is None else drawn[self.some]
 
 
 def _members(

@@ -16,6 +16,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .._core import extra
+
 __all__ = ["coverage", "rank_difference", "rank_ecdf", "rank_histogram"]
 __all__ += [
     "correlations",
@@ -54,7 +56,8 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
+    with extra("plots"):
+        return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
