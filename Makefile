@@ -1,8 +1,9 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+DOCS ?= .venv-docs
 
-.PHONY: install demo test test-slow test-gpu lint bench experiments clean
+.PHONY: install demo test test-slow test-gpu lint bench experiments docs clean
 
 install: $(VENV)/.installed
 
@@ -59,5 +60,16 @@ bench: install
 experiments: install
 	$(BIN)/python -m experiments all --budget smoke --workers 2
 
+# The site, in an environment of its own; cells of its pages are run, and kept until they change.
+docs: $(DOCS)/.installed
+	OMP_NUM_THREADS=2 $(DOCS)/bin/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+$(DOCS)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
+	$(DOCS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(DOCS) docs/_build
