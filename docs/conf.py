@@ -6,6 +6,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
+# Cells call the command line, and print as wide as a terminal is.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+os.environ |= {"COLUMNS": "88", "NO_COLOR": "1"}
 
 import assay  # noqa: E402
 
@@ -40,7 +43,8 @@ numfig = False
 
 # Pages with cells are run when the site is made, and an error there is an error here.
 nb_execution_mode = os.environ.get("ASSAY_DOCS_RUN", "cache")
-nb_execution_timeout = 180
+nb_execution_timeout = 300
+nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True

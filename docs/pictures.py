@@ -52,7 +52,11 @@ def promise() -> None:
     assay.plots.trust_map(found.context, axes[1])
     axes[1].plot(*X_O, marker="*", ms=15, c="black", mec="white", mew=1, ls="")
     assay.plots.near(calibration, [axes[2]], ["mass", "spin"], x_o=x_o)
-    titles = ("over all x: ranks look right", "at 60 observations", "near x_o (star): q is too high")
+    titles = (
+        "over all x: ranks look right",
+        "at 60 observations",
+        "near x_o (star): q is too high",
+    )
     for ax, title in zip(axes, titles, strict=True):
         ax.set_title(title, fontsize=11, fontweight="bold", pad=44)
     figure.tight_layout()

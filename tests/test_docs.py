@@ -27,9 +27,10 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
 
 
 def blocks(page):
-    """Code of a page, without options of cells and commands of a terminal."""
+    """Code of a page, without options of cells; cells with commands are left out."""
     for code in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
-        yield "\n".join(line for line in code.splitlines() if not line.startswith((":", "!")))
+        if not code.startswith("%%bash"):
+            yield "\n".join(line for line in code.splitlines() if not line.startswith(":"))
 
 
 CODE = [(page, i, code) for page in PAGES for i, code in enumerate(blocks(page))]
