@@ -23,6 +23,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "mathml",
+    "links",
 ]
 exclude_patterns = ["_build", "_ext", "pictures.py"]
 suppress_warnings = ["config.cache"]
