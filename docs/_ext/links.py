@@ -1,4 +1,4 @@
-"""Follows every link of the finished site that does not leave it; what leads nowhere is warned of."""
+"""Follows every link of the finished site that stays on it; one that leads nowhere is named."""
 
 from functools import cache
 from html.parser import HTMLParser
