@@ -27,10 +27,9 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
 
 
 def blocks(page):
-    """Code of a page, without options of cells; cells with commands are left out."""
+    """Code of a page, without options of cells."""
     for code in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
-        if not code.startswith("%%bash"):
-            yield "\n".join(line for line in code.splitlines() if not line.startswith(":"))
+        yield "\n".join(line for line in code.splitlines() if not line.startswith(":"))
 
 
 CODE = [(page, i, code) for page in PAGES for i, code in enumerate(blocks(page))]
