@@ -62,7 +62,7 @@ experiments: install
 
 # The site, in an environment of its own; cells of its pages are run, and kept until they change.
 docs: $(DOCS)/.installed
-	OMP_NUM_THREADS=2 $(DOCS)/bin/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 $(DOCS)/bin/python -m sphinx -W --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 $(DOCS)/.installed: pyproject.toml constraints.txt
