@@ -1,8 +1,9 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+DOCS ?= .venv-docs
 
-.PHONY: install demo test test-slow test-gpu test-adapters lint bench experiments dist clean
+.PHONY: install demo test test-slow test-gpu test-adapters lint bench experiments dist docs clean
 
 install: $(VENV)/.installed
 
@@ -85,5 +86,16 @@ dist:
 	build/alone/bin/$(PIP) -c constraints.txt dist/*.whl
 	build/alone/bin/python -I .ci/core.py
 
+# The site, in an environment of its own; cells of its pages are run, and kept until they change.
+docs: $(DOCS)/.installed
+	OMP_NUM_THREADS=1 $(DOCS)/bin/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+$(DOCS)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
+	$(DOCS)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(DOCS) docs/_build build dist
