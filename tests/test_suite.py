@@ -283,10 +283,10 @@ class TestSimulator:
         suite = Suite(null=39, classifier=assay.MLP(epochs=2), classifier_null=19, context=5)
         found = self.check(narrow, X_O, suite, resume=tmp_path / "made", simulations=400)
         assert found.verdicts[0] == "rejected"
-        assert "80 simulations have parameters from the prior, 320 have" in found.verdict
+        assert "80 simulations have parameters from the prior, 280 have" in found.verdict
         assert "times the true sd" in found.verdict
         assert found.hypothesis.endswith("throughout the nearest 40% of x around x_o")
-        assert found.local.settings["n"] == found.classifier.settings["n"] == 320
+        assert found.local.settings["n"] == found.classifier.settings["n"] == 280
         assert found.sbc.settings["n"] == 80
         assert found.context is None
         # A q that follows x_o anywhere has simulations around it, where the prior has none.

@@ -17,7 +17,7 @@ def found():
 def test_it_tells_bad_from_good(found):
     assert found.check.verdicts[1] == "rejected"
     assert found.check.verdicts[0] != "rejected"
-    assert found.results["bad"].pvalue == 0.01
+    assert found.results["bad"].pvalue == 0.02
     assert found.results["bad"].statistic > 2 * found.results["good"].statistic
     assert found.lost["good"] == 0
     assert found.lost["bad"] == pytest.approx(0.5, abs=0.05)

@@ -88,13 +88,13 @@ class TestCheck:
     SUITE = assay.Suite.quick(null=19)
 
     def check(self, x_o=X_O, q=RIGHT, simulator=None, **how):
-        given = {"simulator": simulator or simulated, "prior": PRIOR, "simulations": 100}
+        given = {"simulator": simulator or simulated, "prior": PRIOR, "simulations": 200}
         return assay.check(q, x_o=x_o, suite=self.SUITE, **{**given, **how})
 
     def test_it_is_in_the_verdict_and_sets_none(self):
         found = self.check()
         assert "x_o is typical of what the simulator makes of a draw of q there" in found.verdict
-        assert found.predictive.null.shape == (1, 19)
+        assert found.predictive.null.shape == (1, 20)
         far = self.check(q=Posterior(shift=3.0))
         assert "x_o is unusual even for what the simulator makes" in far.verdict
         assert "This does not set the verdict." in far.verdict

@@ -106,7 +106,7 @@ def test_it_is_printed_verdict_first_and_fits(found, monkeypatch, width):
 
 def test_one_observation_is_not_corrected(found):
     one = single(found)
-    assert "corr" not in one.summary()
+    assert "corr. p" not in one.summary()
     assert "1 observations" not in repr(one)
     assert one.summary().split()[2] == "p"
 

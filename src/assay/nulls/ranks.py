@@ -254,7 +254,7 @@ def bins(n: int, cells: Cells) -> np.ndarray:
     """The cells at which the bins for n ranks begin, and the number of cells at last."""
     most = min(len(cells), MOST_BINS, max(2, n // IN_BIN))
     # As many as have about the same number of cells each.
-    count = len(cells) // -(-len(cells) // most)
+    count = max(min(2, most), len(cells) // -(-len(cells) // most))
     # The edges nearest to equal shares.
     apart = np.abs(cells.levels - np.linspace(0, 1, count + 1)[:, None])
     return np.unique(apart.argmin(1))
