@@ -149,9 +149,18 @@ class Effects(Readable):
 
     @property
     def worst(self) -> np.ndarray:
-        """The parameters (m,), or (o, m), from the one that is farthest out of its null bands."""
-        far = [np.abs(e.excess) / _half(e) for e in (self.bias, self.dispersion)]
-        return np.argsort(-np.nan_to_num(np.max(far, 0)), -1, kind="stable")
+        """The parameters (m,), or (o, m), from the one that is farthest out of its null bands.
+
+        Where a correlation is wrong, both of its parameters are as far out as it.
+        """
+        each = [np.abs(e.excess) / _half(e) for e in (self.bias, self.dispersion)]
+        far = np.nan_to_num(np.max(each, 0))
+        if self.correlation is not None:
+            wrong = np.abs(self.correlation.excess) / _half(self.correlation)
+            wrong = np.nan_to_num(wrong) * self.correlation.wrong
+            for i, pair in enumerate(combinations(range(len(self.names)), 2)):
+                far[..., pair] = np.maximum(far[..., pair], wrong[..., i, None])
+        return np.argsort(-far, -1, kind="stable")
 
     @property
     def pairs(self) -> list[tuple[str, str]]:

@@ -243,7 +243,8 @@ class Verdict(Readable):
         columns = (
             f"{corrected}AUC: 0.5 if q is right. Detectable in any single parameter with "
             f"probability {self.detectable.target:g}: a shift, in sd of q; an sd too wide or too "
-            "narrow by so much. near: simulations near x_o."
+            "narrow by so much. near: simulations as close to x_o as 5 % of all are to a "
+            "typical x."
         )
         tested = f"H0: {self.hypothesis}. Only this test sets the verdict."
         over_all_x = (
@@ -358,7 +359,7 @@ class Verdict(Readable):
                 "where a typical x has more than five times as many."
             )
         missed = " or ".join(
-            curve.error.words(self.trust.relevant)
+            curve.error.any.words(self.trust.relevant)
             for curve in self.detectable.weakest.curves
             if curve.mde[which] > self.trust.relevant and curve.error.kind != "fading shift"
         )

@@ -91,7 +91,8 @@ class ObservationFigures:
         result = self.scored
         if result is None:
             return None
-        return PairPlot(result, self.check.names, None if self.noise else weights, self.noise)
+        weights = None if self.noise else weights
+        return PairPlot(result, self.check.names, weights, own.worst, self.noise)
 
     @property
     def noise(self) -> bool:
@@ -235,7 +236,7 @@ def _sides(curve: PPCurve, which: int) -> str:
 
 def _rates(curve: PowerCurve, colour: str, target: float) -> list[Trace]:
     """The fitted curve of an error at one observation, its rates, and what is detectable."""
-    name, grid, mde = literal(curve.error.name), size_grid(curve.sizes, 60), float(curve.mde)
+    name, grid, mde = literal(curve.error.any.name), size_grid(curve.sizes, 60), float(curve.mde)
     fitted = line(grid, curve.fitted(grid), name, color=colour, width=2)
     others = [points(curve.sizes, curve.rates, name, color=colour, size=6)]
     if np.isfinite(mde):

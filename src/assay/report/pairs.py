@@ -24,13 +24,15 @@ PANEL, LETTERS = 150, 14
 class PairPlot:
     """Draws of q at o observations with their probabilities, and names of the parameters.
 
-    Weights (o, s) correct each draw; they are None where that is not known. Colours are pale
-    where the classifier has learned noise.
+    Of many parameters the worst are shown, which stand first in (o, m). Weights (o, s) correct
+    each draw; they are None where that is not known. Colours are pale where the classifier has
+    learned noise.
     """
 
     result: LC2STResult
     names: tuple[str, ...]
     weights: np.ndarray | None
+    worst: np.ndarray
     pale: bool = False
 
     @cached_property
@@ -53,21 +55,24 @@ class PairPlot:
     def figure(self, which: int) -> Figure:
         """A triangle of panels: marginal distributions, and below them the draws."""
         theta = self.result.draws if self.result.theta is None else self.result.theta
-        columns, d = theta[which, :, :MOST_PARAMETERS].T, self.result.probabilities[which]
-        m = len(columns)
+        some, d = np.sort(self.worst[which, :MOST_PARAMETERS]), self.result.probabilities[which]
+        columns, m = theta[which][:, some].T, len(some)
+        names = tuple(self.names[j] for j in some)
         traces: list[Trace] = []
         layout: dict[str, Any] = {"height": 90 + PANEL * max(2, m), "coloraxis": self._scale}
         for row, column in enumerate(columns):
             traces += self._marginal(which, column, _suffix(row * m + row))
             traces += [_draws(across, row, m) for across in range(row)]
             for across in range(row + 1):
-                layout |= _panel(self.names[:m], row, across)
+                layout |= _panel(names, row, across)
         dots = tuple(rounded(column[self.shown]) for column in columns)
-        return Figure(tuple(traces), layout, self._words(d, m), (*dots, rounded(d[self.shown], 3)))
+        return Figure(
+            tuple(traces), layout, self._words(d, names), (*dots, rounded(d[self.shown], 3))
+        )
 
-    def _words(self, d: np.ndarray, m: int) -> str:
+    def _words(self, d: np.ndarray, names: tuple[str, ...]) -> str:
         return (
-            f"Pair plot of {len(self.shown)} draws of q in {', '.join(self.names[:m])}. By the "
+            f"Pair plot of {len(self.shown)} draws of q in {', '.join(names)}. By the "
             f"classifier, q has too much mass at {share((d < 0.5).mean())} of its draws and too "
             f"little at {share((d > 0.5).mean())}; probabilities of being a truth run from "
             f"{number(float(d.min()))} to {number(float(d.max()))}."

@@ -387,4 +387,6 @@
   });
   // Tells anyone who waits that all is drawn.
   root.dataset.ready = "true";
+  // Figures have moved what the address asks for.
+  if (asked) byId("observation").scrollIntoView();
 })();
