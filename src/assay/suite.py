@@ -115,7 +115,7 @@ class Suite:
     k: int = 16
     draws: int = 1000
     pairs: int = 1000
-    context: int = 30
+    context: int = 24
     relevant: float = 0.5
 
     def __post_init__(self) -> None:
