@@ -127,6 +127,16 @@
       layout[key].title.font = { size: 10 };
     }
   };
+  // Panels without room beside each other stand below each other.
+  const fitNear = (layout, width) => {
+    if (width > 520) return;
+    const keys = Object.keys(layout).filter((key) => key.startsWith("xaxis"));
+    layout.height = 40 + 180 * keys.length;
+    keys.forEach((key, i) => {
+      layout[key].domain = [0.14, 0.98];
+      layout[`y${key.slice(1)}`].domain = [1 - (i + 0.66) / keys.length, 1 - (i + 0.04) / keys.length];
+    });
+  };
   const draw = (id, figure) => {
     const place = byId(`plot-${id}`);
     if (!place || !figure) return;
@@ -140,6 +150,7 @@
     // On a screen a figure is as wide as its place, whatever that becomes.
     if (printing) layout.width = width;
     if (id === "pairs") fitPairs(layout, width, figure.columns.length - 1);
+    if (id === "near") fitNear(layout, width);
     const traces = figure.data.map((trace) => themed(expanded(trace, figure.columns)));
     drawKey(place, traces);
     Plotly.react(place, traces, layout, CONFIG);
