@@ -111,8 +111,13 @@ class Verdict(Readable):
 
     @property
     def pvalue(self) -> np.ndarray:
-        """P-values of the test that decides, (o,)."""
+        """P-values of the test that decides, (o,), each by itself; see :attr:`adjusted`."""
         return self.local.pvalue
+
+    @property
+    def adjusted(self) -> np.ndarray:
+        """The same corrected for the number of observations, (o,): these set the verdict."""
+        return self.local.adjusted
 
     def _rows_to_frame(self) -> list[dict[str, Any]]:
         pairs = zip(super()._rows_to_frame(), self.verdicts, strict=True)
