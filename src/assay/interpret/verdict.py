@@ -116,7 +116,7 @@ class Verdict(Readable):
 
     @property
     def adjusted(self) -> np.ndarray:
-        """The same corrected for the number of observations, (o,): these set the verdict."""
+        """The same corrected for the number of observations, (o,); these set the verdict."""
         return self.local.adjusted
 
     def _rows_to_frame(self) -> list[dict[str, Any]]:
