@@ -113,6 +113,7 @@ BLOCKS: dict[str, Callable[[Record], str]] = {
     "features": rates,
     "one": rates,
     "detectable": detectable,
+    "corrected": detectable,
     "exact": exact,
     "claims": claims,
     "planted": planted,

@@ -1,5 +1,7 @@
 """Libraries with an environment of their own: make test-adapters."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
@@ -19,7 +21,7 @@ def sample(x, n):
 
 
 def test_data_frames():
-    pandas = pytest.importorskip("pandas")
+    pandas = import_module("pandas")
     theta = pandas.DataFrame(THETA.numpy(), columns=["a", "b"])
     x = pandas.DataFrame(X.numpy(), columns=["u", "v"])
     row = x[["v", "u"]].iloc[0]
@@ -32,7 +34,7 @@ def test_data_frames():
 
 
 def test_data_sets():
-    xarray = pytest.importorskip("xarray")
+    xarray = import_module("xarray")
     theta = xarray.Dataset({"a": ("n", THETA[:, 0]), "b": ("n", THETA[:, 1])})
     x = xarray.DataArray(X, dims=("n", "feature"), coords={"feature": ["u", "v"]})
     made = assay.Calibration.of(sample, theta, x, 4)
@@ -42,7 +44,7 @@ def test_data_sets():
 
 def test_inference_data():
     """Draws of chains are taken at random, with their names."""
-    arviz = pytest.importorskip("arviz")
+    arviz = import_module("arviz")
     chains = [arviz.from_dict({"mu": sample(x, 200).reshape(2, 100, 2).numpy()}) for x in X]
     made = assay.Calibration({"mu": THETA}, X, chains)
     assert made.names == ("mu[0]", "mu[1]")
@@ -52,7 +54,7 @@ def test_inference_data():
 
 
 def test_numpyro_distributions():
-    dist = pytest.importorskip("numpyro.distributions")
+    dist = import_module("numpyro.distributions")
     q = as_posterior(lambda x: dist.Normal(x / 2, 0.5**0.5).to_event(1), X)
     assert q.way.words == "many x, to a batch of distributions"
     made = assay.Calibration.of(q, THETA, X, 8)
@@ -61,7 +63,7 @@ def test_numpyro_distributions():
 
 @pytest.fixture(scope="module", params=["CouplingFlow", "FlowMatching"])
 def workflow(request):
-    bayesflow = pytest.importorskip("bayesflow")
+    bayesflow = import_module("bayesflow")
     settings = {"CouplingFlow": {"depth": 2}, "FlowMatching": {"subnet_kwargs": {"widths": (16,)}}}
     network = getattr(bayesflow.networks, request.param)(**settings[request.param])
     adapter = (

@@ -1,6 +1,7 @@
 """Posteriors of sbi, trained for seconds, through a check in one line."""
 
 import warnings
+from importlib import import_module
 
 import pytest
 import torch
@@ -10,9 +11,9 @@ from assay._core import isolated, stream
 from assay.samples.drawing import draw_at
 from assay.samples.posterior import as_posterior, latents
 
-sbi = pytest.importorskip("sbi.inference")
-utils = pytest.importorskip("sbi.utils")
-nets = pytest.importorskip("sbi.neural_nets")
+sbi = import_module("sbi.inference")
+utils = import_module("sbi.utils")
+nets = import_module("sbi.neural_nets")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 NORMAL = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
