@@ -11,6 +11,7 @@ import assay
 from assay import Exchange, FreePermutation, KnownBase, Sklearn, lc2st
 from assay.classifiers import LDA, QDA, Bayes, discriminant
 from assay.nulls.exchange import LabelCopies
+from assay.nulls.turns import Turns
 
 X_O = torch.tensor([0.5, -0.5])
 EVEN = {"priors": [0.5, 0.5]}
@@ -98,7 +99,7 @@ def test_singular_covariances(gaussian, classifier):
     members[..., 1] = members[..., 0]
     members[..., 2] = 7.0
     copies = LabelCopies(
-        members, torch.empty(12, 0), lambda h, j: torch.tensor([[True, False]] * 12), range(1)
+        members, torch.empty(12, 0), Turns.of(torch.zeros(12).long(), 2, 1, 0), range(1)
     )
     found = classifier.fit(copies, 0)(members, copies.x)
     assert ((found >= 0) & (found <= 1)).all()

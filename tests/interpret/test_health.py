@@ -16,6 +16,7 @@ from assay.classifiers import LDA, QDA
 from assay.classifiers.base import Classifier, Scores
 from assay.classifiers.features import Joint
 from assay.interpret.health import Health, _auc, _Bins, _perfect, health, x_alone
+from assay.nulls.turns import Permuted
 
 TINY = MLP((8,), epochs=2, batch=32)
 CLOSED = Ridge((Joint(32),), penalties=(0.1,))
@@ -214,8 +215,7 @@ def test_noise_is_not_read_as_error(k):
 def test_x_alone_sees_classes_that_differ_in_x(gaussian):
     """All members of a set with positive x play the truth, those of the others q."""
     copies = Exchange(1).copies(gaussian().calibration(400, k=1), 0)
-    side = (copies.x[:, :1] > 0).expand(-1, 2)
-    leaky = replace(copies, label_block=lambda h, j: side.cpu())
+    leaky = replace(copies, who=Permuted((copies.x[:, :1] > 0).expand(-1, 2), 0))
     part = torch.arange(200), torch.arange(200, 400)
     d, truths = x_alone(leaky, LDA(), part, 0)
     assert sklearn.metrics.roc_auc_score(truths.ravel(), d.ravel()) > 0.9

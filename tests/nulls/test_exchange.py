@@ -13,7 +13,7 @@ from assay import MLP, Exchange, FreePermutation, KnownBase, Ridge
 from assay._core import stream
 from assay.classifiers.base import Scaling
 from assay.classifiers.features import Conditional, Joint
-from assay.nulls.exchange import BLOCK, LabelCopies, Null, global_null
+from assay.nulls.exchange import LabelCopies, Null, global_null
 from assay.samples.neighbourhoods import Distance, Nearest
 
 N, K = 60, 3
@@ -109,13 +109,14 @@ def test_scaling_far_from_zero(copies):
 
 def test_scaling_of_a_constant_parameter_is_one(gaussian):
     calibration = gaussian().calibration(N)
-    copies = LabelCopies(torch.full((N, 2, 2), 0.1), calibration.x, lambda h, j: None, range(1))
+    copies = Exchange(1).copies(calibration, 0)
+    copies = replace(copies, members=torch.full((N, 2, 2), 0.1))
     assert torch.equal(copies.scaling[1], torch.ones(2))
 
 
 def test_sums_are_those_of_all_rows(gaussian):
     """Streamed over more than one block, against one table of everything."""
-    n = BLOCK + 100
+    n = 10_000
     copies = Exchange(2).copies(gaussian().calibration(n, k=2), seed=1)
     scaling = Scaling.fit(copies)
     features = [bank.fit(copies, scaling) for bank in (Joint(6), Joint(6, frame=Conditional(4)))]
@@ -130,16 +131,9 @@ def test_sums_are_those_of_all_rows(gaussian):
         assert sums.rows == 3 * n
 
 
-def test_blocks_of_labels_are_drawn_independently(gaussian):
-    copies = Exchange(1).copies(gaussian().calibration(2 * BLOCK), seed=1)
-    first, second = copies.label_block(1, 0), copies.label_block(1, 1)
-    assert first.shape == second.shape == (BLOCK, 2)
-    assert 0.45 < (first == second).float().mean() < 0.55
-
-
 def turned(copies):
     """The same sets with the classes exchanged: all but one of a set play the truth."""
-    return replace(copies, label_block=lambda h, j: ~copies.label_block(h, j), truths=copies.odds)
+    return replace(copies, truths=copies.odds)
 
 
 def test_a_subset_keeps_its_labels(copies):
@@ -153,8 +147,8 @@ def test_a_subset_keeps_its_labels(copies):
 
 
 def test_a_subset_of_several_blocks(gaussian):
-    copies = Exchange(1).copies(gaussian().calibration(2 * BLOCK), seed=1)
-    rows = torch.arange(0, 2 * BLOCK - 5).flip(0)
+    copies = Exchange(1).copies(gaussian().calibration(10_000), seed=1)
+    rows = torch.arange(0, 10_000 - 5).flip(0)
     assert torch.equal(copies.subset(rows).labels, copies.labels[:, rows])
 
 

@@ -10,6 +10,7 @@ sets. There is no early stopping: networks are regularised by decoupled weight d
 """
 
 import math
+import warnings
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -29,8 +30,8 @@ GPU_BYTES = 4 * 2**30
 # at multiples of 64 bytes; so there are always two, and all widths but the last are padded.
 FEWEST_COPIES = 2
 GRID = 16
-# Batches whose inputs are made at a time.
-BLOCK = 8
+# Batches whose inputs are made at a time, and those that a GPU replays.
+BLOCK, GPU_BLOCK = 8, 64
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ class MLP(Classifier):
 
     Example:
         >>> MLP(epochs=5).hidden
-        (64, 64, 64)
+        (64, 64)
     """
 
-    hidden: tuple[int, ...] = (64, 64, 64)
-    epochs: int = 20
+    hidden: tuple[int, ...] = (64, 64)
+    epochs: int = 10
     batch: int = 256
     rate: float = 5e-3
     decay: float = 0.3
@@ -77,15 +78,10 @@ class MLP(Classifier):
         """Trains all copies; the seed names the streams of initial weights and batch order."""
         scaling = Scaling.fit(copies)
         widths = self._widths(scaling)
-        workers = torch.get_num_threads() if copies.x.device.type == "cpu" else 1
-        size = self.chunk or _chunk_size(copies, self._sets(len(copies.x)), widths, workers)
-        chunks = [copies[i : i + size] for i in range(0, len(copies), size)]
         seeds = [seed_of(stream(seed, "member", j)) for j in range(self.members)]
-        jobs = [(chunk, s) for s in seeds for chunk in chunks]
         total = len(copies) * self.members * self.epochs
-        training = progress(desc="training", total=total, unit="epoch")
-        with training as bar, spread_over(workers) as apply:
-            trained = list(apply(lambda job: _train(self, job[0], scaling, job[1], bar), jobs))
+        with progress(desc="training", total=total, unit="epoch") as bar:
+            trained = _trained(self, copies, scaling, seeds, bar)
         weights = torch.cat(trained).reshape(self.members, len(copies), -1)
         if not weights.isfinite().all():
             raise ValueError(
@@ -131,6 +127,31 @@ class Networks(Scores):
         return torch.cat(means)
 
 
+def _trained(
+    recipe: MLP, copies: Copies, scaling: Scaling, seeds: list[int], bar: Any
+) -> list[Tensor]:
+    """Weights (c, p) of chunks of copies, one member after the other."""
+    cuda = copies.x.device.type == "cuda"
+    workers = 1 if cuda else torch.get_num_threads()
+    widths, sets = recipe._widths(scaling), recipe._sets(len(copies.x))
+    size = recipe.chunk or _chunk_size(copies, sets, widths, workers)
+    while True:
+        chunks = [copies[i : i + size] for i in range(0, len(copies), size)]
+        jobs = [(chunk, seed) for seed in seeds for chunk in chunks]
+        try:
+            with spread_over(workers) as apply:
+                return list(apply(lambda job: _train(recipe, job[0], scaling, job[1], bar), jobs))
+        except torch.cuda.OutOfMemoryError:
+            if size == 1:
+                raise
+            size = -(-size // 4)
+            torch.cuda.empty_cache()
+            warnings.warn(
+                f"the GPU ran out of memory: training starts again with {size} copies at a time.",
+                stacklevel=2,
+            )
+
+
 def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: Any) -> Tensor:
     """Trains one member of a chunk of copies; returns its weights (c, p)."""
     x = scaling.x(copies.x)
@@ -139,20 +160,81 @@ def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: Any) -
     widths = recipe._widths(scaling)
     initial = _initial((scaling.width, *recipe.hidden, 1), widths, seed).to(x.device)
     stack = _Stack(initial, widths, len(copies), sets * copies.size)
-    optimizer = AdamW([stack.parameter], lr=recipe.rate, weight_decay=recipe.decay, foreach=False)
-    rates = iter(_cycle(recipe.epochs * batches))
+    descent = (_Replayed if x.is_cuda else _Descent)(stack, recipe)
+    rates = recipe.rate * torch.tensor(_cycle(recipe.epochs * batches))
+    size = _even(batches, GPU_BLOCK) if x.is_cuda else BLOCK
+    done = 0
     for epoch in range(recipe.epochs):
         order = torch.randperm(len(x), generator=stream(seed, "order", epoch)).to(x.device)
-        for block in order[: batches * sets].split(BLOCK * sets):
+        for block in order[: batches * sets].split(size * sets):
             members, labels = copies.batch(block, epoch)
             context = x[block][:, None].expand(*members.shape[:3], -1)
             inputs = _inputs(scaling.theta(members), context, widths[0]).flatten(1, 2)
-            for batch in zip(*_batches(inputs, labels, copies.odds, stack.rows), strict=True):
-                stack.descend(*batch)
-                optimizer.param_groups[0]["lr"] = recipe.rate * next(rates)
-                optimizer.step()
+            inputs, truths, weights = _weighed(inputs, labels, copies.odds, stack.rows)
+            steps = len(block) // sets
+            descent(inputs, truths, weights, rates[done : done + steps])
+            done += steps
         bar.update(len(copies))
     return stack.weights[: len(copies)].clone()
+
+
+def _even(batches: int, most: int) -> int:
+    """The size of blocks of batches that are about equally long, and at most so long."""
+    return -(-batches // -(-batches // most))
+
+
+class _Descent:
+    """Steps of AdamW (Loshchilov and Hutter 2019) over blocks of batches."""
+
+    def __init__(self, stack: "_Stack", recipe: MLP, **how: Any) -> None:
+        self.stack = stack
+        how = {"lr": recipe.rate, "weight_decay": recipe.decay, "foreach": False} | how
+        self.optimizer = AdamW([stack.parameter], **how)
+
+    def __call__(self, inputs: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
+        """Takes a step for each of the rates (t,), with a part of the rows each."""
+        parts = (part.split(self.stack.rows, 1) for part in (inputs, labels, weights))
+        for *batch, rate in zip(*parts, rates, strict=True):
+            self.stack.descend(*batch)
+            self._set(rate)
+            self.optimizer.step()
+
+    def _set(self, rate: Tensor) -> None:
+        self.optimizer.param_groups[0]["lr"] = float(rate)
+
+
+class _Replayed(_Descent):
+    """The same on a GPU, where a block is recorded once and then replayed: launches cost most."""
+
+    def __init__(self, stack: "_Stack", recipe: MLP) -> None:
+        rate = torch.tensor(recipe.rate, device=stack.parameter.device)
+        super().__init__(stack, recipe, lr=rate, foreach=None, fused=True, capturable=True)
+        self.rate, self.begun = rate, False
+        self.held: tuple[Tensor, ...] = ()
+        self.graph: Any = None
+
+    def __call__(self, inputs: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
+        """Takes a step for each of the rates (t,), with a part of the rows each."""
+        given = inputs, labels, weights, rates.to(inputs.device)
+        if self.graph is None and self.begun:
+            self._record(*given)
+        # The first block allocates what the recording shall find; the last of a pass is shorter.
+        self.begun = True
+        if [part.shape for part in given] != [part.shape for part in self.held]:
+            super().__call__(*given)
+            return
+        for held, part in zip(self.held, given, strict=True):
+            held.copy_(part)
+        self.graph.replay()
+
+    def _record(self, *given: Tensor) -> None:
+        inputs, labels, weights, rates = self.held = tuple(part.clone() for part in given)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            super().__call__(inputs, labels, weights, rates)
+
+    def _set(self, rate: Tensor) -> None:
+        self.rate.copy_(rate)
 
 
 def _cycle(steps: int) -> list[float]:
@@ -163,14 +245,13 @@ def _cycle(steps: int) -> list[float]:
     return up + [0.5 * (1 + math.cos(math.pi * i / down)) for i in range(down)]
 
 
-def _batches(
+def _weighed(
     inputs: Tensor, labels: Tensor, odds: float, rows: int
-) -> tuple[tuple[Tensor, ...], ...]:
-    """Inputs, labels and loss weights of a block, batch by batch; both classes weigh the same."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, labels and loss weights of a block; both classes weigh the same in each batch."""
     share = 0.5 * (1 + odds) / rows
     labels = labels.flatten(1)
-    weights = torch.where(labels, share, share / odds)
-    return tuple(part.split(rows, 1) for part in (inputs, labels.to(inputs), weights))
+    return inputs, labels.to(inputs), torch.where(labels, share, share / odds)
 
 
 class _Stack:
@@ -243,7 +324,8 @@ def _chunk_size(copies: Copies, sets: int, widths: tuple[int, ...], workers: int
     rows = sets * copies.size
     weights = sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(widths))
     each = 4 * (rows * (sum(widths) + max(widths[1:])) + 4 * weights)
-    room = CPU_BYTES if copies.x.device.type == "cpu" else GPU_BYTES
+    cuda = copies.x.device.type == "cuda"
+    room = min(GPU_BYTES, torch.cuda.mem_get_info()[0] // 4) if cuda else CPU_BYTES
     most = max(4, room // each)
     rounds = -(-len(copies) // (workers * most))
     return -(-len(copies) // (workers * rounds))

@@ -355,14 +355,13 @@ def _sets(truths: Tensor, draws: Tensor, null: Exchange, seed: int) -> LabelCopi
     p, q = (_shuffled(a, seed, name) for name, a in (("p", truths), ("q", draws)))
     alone, others = (p, q) if len(p) <= len(q) else (q, p)
     n, k = len(alone), len(others) // len(alone)
+    if k == 1:
+        alone, others = p[:n], q[:n]
     others = others[: n * k].unflatten(0, (n, k))
     # Sets are all alike: the constant x only takes the place of one.
     copies = null.copies(Calibration(alone, alone.new_zeros(n, 1), others), seed)
     copies = replace(copies, x=alone.new_empty(n, 0))
-    if alone is p:
-        return copies
-    label_block = copies.label_block
-    return replace(copies, label_block=lambda h, j: ~label_block(h, j), truths=k)
+    return copies if k == 1 or alone is p else replace(copies, truths=k)
 
 
 def _shuffled(array: Tensor, seed: int, name: str) -> Tensor:

@@ -16,7 +16,7 @@ Approximations in Simulation-Based Inference*.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Self
@@ -24,14 +24,13 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from .._core import check_count, mix_seed, stream
+from .._core import check_count, mix_seed, spread_over, stream
 from ..samples.calibration import Calibration, Latents
 from ..samples.neighbourhoods import EVERYWHERE, GLOBAL, Distance, Nearest, Neighbourhood, spread
 from ..samples.posterior import Base, StandardNormal
 from .copies import Copies, Feature, Rows, Sums
+from .turns import Labels, Permuted, Turns, turned_by
 
-# Sets whose labels are made at a time: a million of them are never held for all copies at once.
-BLOCK = 2**13
 # Members of a set from which a covariance is taken; they stand in random order.
 MOST_MEMBERS = 8
 # Numbers in the largest table of a sum that is taken step by step.
@@ -69,9 +68,11 @@ class GlobalNull(Null):
 class Exchange(GlobalNull):
     """The truth and the k draws of q at the same x are exchangeable if q is right.
 
-    A copy chooses which of the k + 1 plays the truth, uniformly and independently at every x. The
-    observations stay with their sets, so both classes keep the same x, as in the data. In latent
-    space the draws of q are draws of the base, four at each x.
+    A copy chooses which of the k + 1 plays the truth, uniformly at every x; independently where
+    there are few x, else in random groups of them that turn together
+    (:class:`~assay.nulls.turns.Turns`). The observations stay with their sets, so both classes
+    keep the same x, as in the data. In latent space the draws of q are draws of the base, four at
+    each x.
 
     Args:
         n: The number of null copies.
@@ -86,18 +87,10 @@ class Exchange(GlobalNull):
     ) -> "LabelCopies":
         """The data, and n exchanges of it; in latent space with so many draws of the base."""
         members, data = _members(calibration, seed, base_draws)
-        r = data.shape[1]
-        seed = _mixed(calibration, members, seed)
-
-        def label_block(h: int, j: int) -> Tensor:
-            block = data[j * BLOCK : (j + 1) * BLOCK]
-            if h == 0:
-                return block
-            generator = stream(seed, "null", h, j)
-            return torch.randint(r, (len(block), 1), generator=generator) == torch.arange(r)
-
+        truth, mixed = data.byte().argmax(1), _mixed(calibration, members, seed)
+        turns = Turns.of(truth.to(members.device), data.shape[1], self.n, mixed)
         x, base = calibration.features, calibration.base
-        return LabelCopies(members, x, label_block, range(self.n + 1), base)
+        return LabelCopies(members, x, turns, range(self.n + 1), base)
 
 
 @dataclass(frozen=True)
@@ -115,17 +108,9 @@ class FreePermutation(GlobalNull):
     def copies(self, calibration: Calibration, seed: int) -> "LabelCopies":
         """The data, and n permutations of its labels."""
         members, data = _members(calibration, seed)
-        seed = _mixed(calibration, members, seed)
-
-        def label_block(h: int, j: int) -> Tensor:
-            some = slice(j * BLOCK, (j + 1) * BLOCK)
-            if h == 0:
-                return data[some]
-            order = torch.randperm(data.numel(), generator=stream(seed, "null", h))
-            return data.flatten()[order].reshape(data.shape)[some]
-
+        permuted = Permuted(data.to(members.device), _mixed(calibration, members, seed))
         x, base = calibration.features, calibration.base
-        return LabelCopies(members, x, label_block, range(self.n + 1), base)
+        return LabelCopies(members, x, permuted, range(self.n + 1), base)
 
 
 @dataclass(frozen=True)
@@ -227,7 +212,7 @@ class LabelCopies(Copies):
 
     members: Tensor  # the truth and the draws of q at the same x, (n, r, m)
     x: Tensor  # features of the observations, (n, d)
-    label_block: Callable[[int, int], Tensor]  # labels (b, r) of copy h in the j-th block of sets
+    who: Labels  # who plays the truth; the only draw of q where all but one do
     which: range
     base: Base | None = None
     truths: int = 1  # how many members of a set play the truth: one, or all but one
@@ -240,20 +225,12 @@ class LabelCopies(Copies):
 
     def inside(self, near: Tensor) -> Self:
         """Copies that differ from the data in some sets only, as near (n,) says."""
-        blocks = near.cpu()[:, None].split(BLOCK)
-
-        def label_block(h: int, j: int) -> Tensor:
-            return torch.where(blocks[j], self.label_block(h, j), self.label_block(0, j))
-
-        return replace(self, label_block=label_block)
+        return replace(self, who=self.who.inside(near))
 
     def subset(self, rows: Tensor) -> Self:
         """The same copies of some sets (b,), each with the labels that it has here."""
-
-        def label_block(h: int, j: int) -> Tensor:
-            return self.copy_labels(h)[rows[j * BLOCK : (j + 1) * BLOCK]].cpu()
-
-        return replace(self, members=self.members[rows], x=self.x[rows], label_block=label_block)
+        kept = replace(self, members=self.members[rows], x=self.x[rows])
+        return replace(kept, who=self.who.subset(rows))
 
     @property
     def size(self) -> int:
@@ -275,12 +252,23 @@ class LabelCopies(Copies):
     @cached_property
     def labels(self) -> Tensor:
         """Who plays the truth, with shape (c, n, r)."""
-        return torch.stack([self.copy_labels(h) for h in self.which])
+        labels = self.who.copies(self.which).to(self.members.device)
+        return labels if self.truths == 1 else ~labels
 
     def copy_labels(self, h: int) -> Tensor:
         """The labels (n, r) of copy h."""
-        parts = [self.label_block(h, j) for j in range(-(-len(self.x) // BLOCK))]
-        return torch.cat(parts).to(self.members.device)
+        labels = self.who(h).to(self.members.device)
+        return labels if self.truths == 1 else ~labels
+
+    @property
+    def turns(self) -> Turns:
+        """Exchanges of who plays the truth, or who is the only draw of q."""
+        if isinstance(self.who, Turns):
+            return self.who
+        raise ValueError(
+            "null: expected Exchange(n) for a classifier in closed form, whose copies have one "
+            "truth in every set; got a null whose copies have not, such as FreePermutation(n)."
+        )
 
     def batch(self, rows: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
         """Members (1, b, r, m) and labels (c, b, r) of some sets."""
@@ -294,29 +282,21 @@ class LabelCopies(Copies):
         """Covariances, and contrasts of the members that play the truth, centred within sets."""
         n, r, _ = self.members.shape
         pools = [_Pool() for _ in features]
-        width = max(r * max(feature.size for feature in features), len(self) * (r - 1))
-        step = max(16, ROOM // max(1, width))
-        for j, block in enumerate(torch.arange(n, device=self.x.device).split(BLOCK)):
-            alone = torch.stack([self._alone(h, j) for h in self.which])
-            for rows, part in zip(block.split(step), alone.split(step, 1), strict=True):
-                # Centred features do not mind what is added to all labels of a set: with that of
-                # the last member taken off, the last member drops out.
-                labels = part[..., None] == torch.arange(r)
-                signs = (labels[..., :-1].float() - labels[..., -1:].float()).flatten(1)
-                for feature, pool in zip(features, pools, strict=True):
-                    table = feature(self.members[rows], self.x[rows])
-                    pool.add(table[:, :MOST_MEMBERS].flatten(0, 1))
-                    centred = (table - table.mean(1, keepdim=True))[:, :-1].flatten(0, 1)
-                    pool.contrast(signs.to(centred) @ centred)
+        step = max(16, ROOM // (r * max(feature.size for feature in features)))
+        for rows in torch.arange(n, device=self.x.device).split(step):
+            bags = self.turns.subset(rows).bags([torch.arange(len(rows), device=rows.device)])
+            for feature, pool in zip(features, pools, strict=True):
+                table = feature(self.members[rows], self.x[rows])
+                pool.add(table[:, :MOST_MEMBERS].flatten(0, 1))
+                pool.turn(bags.turned(table - table.mean(1, keepdim=True))[0])
         # The truth less the mean of its set is the k-th part of k + 1 of its contrast; where it is
         # the draw of q that stands alone, the contrast is the other way round.
         scale = (1 if self.truths == 1 else -1) * r / (r - 1) / n
-        return [Sums(pool.mean, pool.covariance, pool.sums * scale, n * r) for pool in pools]
-
-    def _alone(self, h: int, j: int) -> Tensor:
-        """Which member of each set (b,) is the only one of its class in copy h, in block j."""
-        labels = self.label_block(h, j)
-        return _truth(labels if self.truths == 1 else ~labels)
+        by = self.turns.by[self.which.start : self.which.stop]
+        return [
+            Sums(pool.mean, pool.covariance, scale * pool.turned_by(by), n * r)
+            for pool in pools
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,7 +342,8 @@ class BaseCopies(Copies):
     @cached_property
     def copy_truths(self) -> Tensor:
         """The truths of all copies, with shape (c, n, m)."""
-        return torch.stack([self._truths(h) for h in self.which])
+        with spread_over(torch.get_num_threads() if len(self.which) > 1 else 1) as apply:
+            return torch.stack(list(apply(self._truths, self.which)))
 
     def batch(self, rows: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
         """Members (c, b, 2, m), a base draw and the truth, and labels (1, b, 2) of some sets."""
@@ -428,22 +409,12 @@ def _mixed(calibration: Calibration, members: Tensor, seed: int) -> int:
     return mix_seed(calibration.own_seed(seed), some.argsort(0, kind="stable"))
 
 
-def _truth(labels: Tensor) -> Tensor:
-    """Which member of each set plays the truth (b,), from labels (b, r)."""
-    if not (labels.sum(1) == 1).all():
-        raise ValueError(
-            "null: expected Exchange(n) for a classifier in closed form, whose copies have one "
-            "truth in every set; got a null whose copies have not, such as FreePermutation(n)."
-        )
-    return labels.byte().argmax(1).to(torch.int32)
-
-
 class _Pool:
     """Running sums of features, around their first mean, in double precision."""
 
     def __init__(self) -> None:
         self.rows = 0
-        self.sums = torch.empty(0)
+        self.turned: Tensor | None = None
 
     def add(self, table: Tensor) -> None:
         """Adds rows (b, p)."""
@@ -457,11 +428,14 @@ class _Pool:
         self.first += table.sum(0)
         self.second += table.mT @ table
 
-    def contrast(self, sums: Tensor) -> None:
-        """Adds sums (c, p) of features with their labels."""
-        if not self.sums.numel():
-            self.sums = torch.zeros_like(sums, dtype=torch.float64)
-        self.sums += sums
+    def turn(self, sums: Tensor) -> None:
+        """Adds sums (r, g, p) of features of all turns."""
+        self.turned = sums.double() if self.turned is None else self.turned.add_(sums)
+
+    def turned_by(self, by: Tensor) -> Tensor:
+        """Sums (h, p) of copies whose groups turn by (h, g)."""
+        assert self.turned is not None
+        return turned_by(by, self.turned)
 
     @property
     def mean(self) -> Tensor:

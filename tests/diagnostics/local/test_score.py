@@ -98,9 +98,10 @@ class TestLocal:
         test = score(given, null=9, seed=3)
         rings = test.rings(test.calibration.observation(assay.Draws(X_O)))
         sums, near = test.sets.sums(rings, range(1))[0], rings.near(0)
-        played = test.sets.played.clone()
-        played[0, near] = played[4, near]
-        changed = replace(test.sets, played=played)
+        turns = test.sets.turns
+        truth = turns.truth.clone()
+        truth[near] = turns.played(range(4, 5), near)[0]
+        changed = replace(test.sets, turns=replace(turns, truth=truth))
         vars(changed)["weights"] = test.sets.weights
         again = changed.sums(rings, range(1))[0]
         for before, after in zip(sums, again, strict=True):

@@ -79,10 +79,11 @@ def divergence(
     scores = classifier.fit(Exchange(1).copies(trained, seed)[:1], seed)
     copies = null.copies(held.sorted(), seed)
     d = _probabilities(scores, copies)
-    truths = [copies.copy_labels(h).byte().argmax(1) for h in copies.which]
     log_score, ranks = _log_scores(d), _ranks(d)
-    statistics = torch.stack([_means(values, truths) for values in (log_score, ranks)])
-    kl, js = _estimate(picked(log_score, truths[0])), _estimate(_binary(d, truths[0]))
+    sets = [torch.arange(len(d), device=copies.x.device)]
+    means = [copies.turns.sums(values, sets)[0].cpu() / len(d) for values in (log_score, ranks)]
+    statistics, truth = torch.stack(means), copies.turns.truth
+    kl, js = _estimate(picked(log_score, truth)), _estimate(_binary(d, truth))
     sizes = {"trained": len(trained), "held": len(held), "members": d.shape[1]}
     made = {"classifier": classifier, "null": null, "seed": seed}
     settings = settings_of("discriminative calibration", calibration, **sizes, **made)
@@ -182,11 +183,6 @@ def _binary(d: Tensor, truth: Tensor) -> Tensor:
 def picked(values: Tensor, truth: Tensor) -> Tensor:
     """The values (n,) of the members that play the truth."""
     return values.gather(1, truth.cpu()[:, None])[:, 0]
-
-
-def _means(values: Tensor, truths: list[Tensor]) -> Tensor:
-    """Means (H + 1,) over the truths of every copy."""
-    return torch.stack([picked(values, truth).mean() for truth in truths])
 
 
 def _estimate(values: Tensor) -> tuple[np.ndarray, np.ndarray]:

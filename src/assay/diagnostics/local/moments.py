@@ -20,7 +20,7 @@ What is wrong near x_o, and at x_o, is told beside it by :mod:`.local_effects`.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -32,7 +32,8 @@ from torch import Tensor
 
 from ..._core import Seed, as_null, check_kind, one_thread, progress, seed_of, spread_over
 from ...classifiers.features import BANKS, MOST_FEATURES, Coordinates, Latent, Whitened
-from ...nulls.exchange import Exchange, KnownBase, LocalExchange, global_null
+from ...nulls.exchange import Exchange, KnownBase, LocalExchange
+from ...nulls.turns import turned_by
 from ...results import Adjustment, GlobalMaxT, LocalResult, MaxT, settings_of
 from ...samples.calibration import Calibration, Draws, Latents, Observation
 from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood, middle
@@ -44,15 +45,12 @@ from .local_effects import LocalEffects, local_effects
 FARTHEST = 8.0
 # Rows that are summed over at a time, so that a million of them need little memory.
 ROWS = 2**14
-# Copies from which on progress is shown.
-MANY = 2000
-
-# Numbers of all features that are held, and products in a covariance of them.
-ROOM, PRODUCTS = 2**27, 2**33
-
-# Features (rows, p) of a bank, for the i-th part of the rows; of members that are chosen in them.
-PartOfBank = Callable[[int, int], Tensor]
-Chosen = Callable[[int, int, Tensor], Tensor]
+# Base draws at each x that stand beside a truth in latent space.
+BASE_DRAWS = 16
+# Copies that are summed at a time, and from which on progress is shown.
+COPIES, MANY = 16, 2000
+# Numbers of sums that are held, and products in a covariance of features.
+ROOM, PRODUCTS = 2**25, 2**33
 
 
 def moments(
@@ -69,9 +67,10 @@ def moments(
         calibration: Latents of a flow with base N(0, I), or pairs with k draws of q at each x.
         where: Weights around x_o: :class:`assay.Nearest` by default, exact for the neighbourhood,
             or :class:`assay.Smooth` over all points.
-        null: How null copies are made, or their number; by default :class:`assay.KnownBase` in
-            latent space and :class:`assay.Exchange` for draws. :class:`assay.LocalExchange` is
-            these with its own neighbourhood for `where`.
+        null: How null copies are made, or their number: :class:`assay.Exchange` by default, with
+            16 draws of the base at each x in latent space, where :class:`assay.KnownBase` can be
+            had as well; :class:`assay.LocalExchange` is the same with its own neighbourhood for
+            `where`.
         banks: Banks of features.
         coordinates: What stands in for latents where there are draws:
             :class:`~assay.classifiers.features.Whitened` by default, or
@@ -108,15 +107,11 @@ def _local(
     calibration: Calibration, where: Neighbourhood | None, null: Any
 ) -> tuple[Neighbourhood, KnownBase | Exchange]:
     """The weights, and the null that fits the calibration."""
-    default: Any = global_null(calibration)
     if isinstance(null, LocalExchange):
-        where, null = null.near(where), null.like(default)
-    null = as_null(null, default, Exchange, KnownBase)
-    if not isinstance(null, type(default)):
-        raise ValueError(
-            f"null: expected {type(default).__name__}(n) for "
-            f"{'draws' if calibration.base is None else 'latents'}; got {null!r}."
-        )
+        where, null = null.near(where), Exchange(null.n)
+    null = as_null(null, Exchange(), Exchange, KnownBase)
+    if isinstance(null, KnownBase) and not isinstance(calibration, Latents):
+        raise ValueError(f"null: expected Exchange(n) for draws; got {null!r}.")
     return as_neighbourhood(where), null
 
 
@@ -234,7 +229,9 @@ class Moments(LocalTest):
         """The test of other truths at the same x in closed form, for latents and whitened sets."""
         if self.calibration.base is None and not isinstance(self.coordinates, Whitened):
             return None
-        return ClosedMoments.of(self, observation, nulls)
+        known = isinstance(self.calibration, Latents)
+        test = replace(self, null=KnownBase(self.null.n)) if known else self
+        return ClosedMoments.of(test, observation, nulls)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -253,7 +250,7 @@ class Moments(LocalTest):
 
     @cached_property
     def _source(self) -> "_Latents | _Sets":
-        if isinstance(self.calibration, Latents):
+        if isinstance(self.null, KnownBase) and isinstance(self.calibration, Latents):
             return _Latents(self.calibration, self.null, self.seed)
         return _Sets(self.calibration, self.null, self.coordinates, self.seed)
 
@@ -264,8 +261,8 @@ class Moments(LocalTest):
 
     @property
     def _null_key(self) -> Any:
-        """What nulls in latent space depend on; a new one every time where they depend on q."""
-        if not isinstance(self.calibration, Latents):
+        """What nulls of a known base depend on; a new one every time where they depend on q."""
+        if not isinstance(self.null, KnownBase):
             return object()
         features = self.calibration.features
         own = self.calibration.own_seed(self.seed)
@@ -291,21 +288,7 @@ class Moments(LocalTest):
         """Squared lengths (h, o, c, b) of the weighted sums of each bank, for some copies."""
         near = _near(weights)
         table = weights[..., near].flatten(0, 1)
-        features = self._source.features(self.banks, near)
-
-        def squares(h: int) -> Tensor:
-            """Squared lengths (o c, b) of copy h."""
-            truths, parts = features(h), table.split(ROWS, 1)
-            sums = [sum(part @ truths(bank, i) for i, part in enumerate(parts)) for bank in banks]
-            return torch.stack([total.square().sum(1) for total in sums], 1)
-
-        banks = range(len(self.banks))
-        workers = torch.get_num_threads() if weights.device.type == "cpu" else 1
-        silent = True if len(which) < MANY else None
-        # One thread to a product for data and nulls alike, so that equal sums round alike.
-        with one_thread(), spread_over(workers if len(which) > 1 else 1) as apply:
-            done = progress(apply(squares, which), "nulls", silent=silent, total=len(which))
-            lengths = torch.stack(list(done))
+        lengths = self._source.lengths(self.banks, near, table, which)
         shape = len(which), *weights.shape[:2], len(self.banks)
         return lengths.reshape(shape).double().cpu().numpy()
 
@@ -440,20 +423,31 @@ class _Latents:
         """Mean, and degrees of freedom, of the squared length of each bank's sum."""
         return _laws([bank.spread(self.calibration.m) for bank in banks])
 
-    def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], PartOfBank]:
-        """Features (rows, p) for the truths of copy h."""
-        copies = self.null.copies(self.calibration, self.seed)
+    def lengths(
+        self, banks: tuple[Latent, ...], near: Tensor, table: Tensor, which: range
+    ) -> Tensor:
+        """Squared lengths (h, t, b) of sums of copies with weights (t, s) of sets (s,)."""
+        copies = self.null.copies(self.calibration, self.seed)[which.start : which.stop]
 
-        def truths(h: int) -> PartOfBank:
-            z = copies[h : h + 1].copy_truths[0, near].clamp(-FARTHEST, FARTHEST).split(ROWS)
-            return lambda bank, i: banks[bank](z[i])
+        def lengths(some: Any) -> Tensor:
+            z = some.copy_truths[:, near].clamp(-FARTHEST, FARTHEST)
+            parts = list(zip(table.split(ROWS, 1), z.split(ROWS, 1), strict=True))
+            sums = [sum(part @ bank(rows) for part, rows in parts) for bank in banks]
+            return torch.stack([total.square().sum(2) for total in sums], 2)
 
-        return truths
+        # Pieces that are the same whatever the number of threads, one thread to each.
+        step = max(1, min(ROWS // len(near), COPIES))
+        pieces = [copies[i : i + step] for i in range(0, len(copies), step)]
+        workers = torch.get_num_threads() if table.device.type == "cpu" else 1
+        silent = True if len(which) < MANY else None
+        with one_thread(), spread_over(workers if len(pieces) > 1 else 1) as apply:
+            done = progress(apply(lengths, pieces), "nulls", silent=silent, total=len(pieces))
+            return torch.cat(list(done))
 
 
 @dataclass(frozen=True, eq=False)
 class _Sets:
-    """Truths among draws, in the coordinates of their set, and exchanges of them."""
+    """Truths among draws, in the coordinates of their set or as latents, and exchanges of them."""
 
     calibration: Calibration
     null: Any
@@ -472,52 +466,38 @@ class _Sets:
             spreads.append((float(covariance.trace()), float(covariance.square().sum())))
         return _laws(spreads)
 
-    def features(self, banks: tuple[Latent, ...], near: Tensor) -> Callable[[int], PartOfBank]:
-        """Features (rows, p) for the truths of copy h, centred within sets."""
-        made = self._looked_up if self._fits(banks, near) else self._made_anew
-        centred = made(banks, near)
+    def lengths(
+        self, banks: tuple[Latent, ...], near: Tensor, table: Tensor, which: range
+    ) -> Tensor:
+        """Squared lengths (h, t, b) of sums of copies with weights (t, s) of sets (s,)."""
+        by = self._copies.turns.by[which.start : which.stop]
+        each = [self._turned(bank, near, table, by) for bank in banks]
+        return torch.stack(each, 2)
 
-        def truths(h: int) -> PartOfBank:
-            who = self._copies.copy_labels(h).to(near.device)[near].long().argmax(1).split(ROWS)
-            return lambda bank, i: centred(bank, i, who[i])
-
-        return truths
-
-    def _fits(self, banks: tuple[Latent, ...], near: Tensor) -> bool:
-        """Whether features of all members of some sets can be held."""
-        size = sum(bank.size(self.calibration.m) for bank in banks)
-        return bool(len(near) * self._copies.size * size <= ROOM)
-
-    def _looked_up(self, banks: tuple[Latent, ...], near: Tensor) -> Chosen:
-        """Features of the chosen members, among those of all."""
-        z = self._white(near)
-        tables = [_centred(bank, z).split(ROWS) for bank in banks]
-
-        def centred(bank: int, i: int, who: Tensor) -> Tensor:
-            chosen: Tensor = tables[bank][i][torch.arange(len(who), device=who.device), who]
-            return chosen
-
-        return centred
-
-    def _made_anew(self, banks: tuple[Latent, ...], near: Tensor) -> Chosen:
-        """Features of the chosen members, made for each copy, less the means of their sets."""
-        z, step = self._white(near), max(1, ROWS // self._copies.size)
-        means = [torch.cat([bank(part).mean(1) for part in z.split(step)]) for bank in banks]
-        means = [part.split(ROWS) for part in means]
-
-        def centred(bank: int, i: int, who: Tensor) -> Tensor:
-            rows = torch.arange(len(who), device=who.device)
-            return banks[bank](z.split(ROWS)[i][rows, who]) - means[bank][i]
-
-        return centred
+    def _turned(self, bank: Latent, near: Tensor, table: Tensor, by: Tensor) -> Tensor:
+        """Squared lengths (h, t) of sums of one bank, as many of them at a time as fit."""
+        r, p = self._copies.size, bank.size(self.calibration.m)
+        most, step = max(1, ROOM // (r * by.shape[1] * p)), max(16, ROOM // (8 * r * p))
+        found = []
+        for some in table.split(most):
+            turned: Any = 0
+            for rows, weights in zip(near.split(step), some.split(step, 1), strict=True):
+                parts = [each.nonzero().flatten() for each in weights]
+                given = [each[part] for each, part in zip(weights, parts, strict=True)]
+                bags = self._copies.turns.subset(rows).bags(parts, given)
+                turned = turned + bags.turned(_centred(bank, self._white(rows)))
+            found += [turned_by(by, each).square().sum(1) for each in turned]
+        return torch.stack(found, 1)
 
     @cached_property
     def _copies(self) -> Any:
-        return self.null.copies(self.calibration, self.seed)
+        return self.null.copies(self.calibration, self.seed, BASE_DRAWS)
 
     def _white(self, rows: Tensor) -> Tensor:
-        """Coordinates (b, r, m) of the members of some sets."""
-        return self.coordinates(self._copies.members[rows]).clamp(-FARTHEST, FARTHEST)
+        """Coordinates (b, r, m) of the members of some sets; latents are their own."""
+        members = self._copies.members[rows]
+        white = members if self.calibration.base is not None else self.coordinates(members)
+        return white.clamp(-FARTHEST, FARTHEST)
 
 
 def _centred(bank: Latent, z: Tensor) -> Tensor:

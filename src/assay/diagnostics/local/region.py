@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..._core import Seed, as_null, check_kind, seed_of
 from ...classifiers.base import Classifier, Scores, as_classifier
@@ -29,7 +28,7 @@ from ...nulls.exchange import Exchange
 from ...results import LC2STResult, MaxT, combined, settings_of
 from ...samples.calibration import Calibration, Draws, Observation
 from ...samples.neighbourhoods import Nearest
-from ..average.divergence import gains, picked
+from ..average.divergence import gains
 from .base import LocalTest
 
 
@@ -127,14 +126,9 @@ class Region(LocalTest):
         """Statistics (o, H + 1), the sizes combined over the same exchanges."""
         near = self.where.inside(self.held.features, observation.features)
         rows = near.flatten(0, 1).any(0).nonzero().flatten()
-        copies = self.null.copies(self.held, self.seed)
-        values = gains(self.scores, copies.subset(rows))
-        weights = near[..., rows].double().cpu()
-        sums = [self._summed(values, copies.copy_labels(h)[rows], weights) for h in copies.which]
-        table = torch.stack(sums, -1).numpy()
-        return np.concatenate([combined(each[:, None]) for each in table])
-
-    def _summed(self, values: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """Sums (o, c) of the gains (n, r) of those who play the truth, near observations."""
-        sums: Tensor = weights @ picked(values, labels.byte().argmax(1))
-        return sums
+        copies = self.null.copies(self.held, self.seed).subset(rows)
+        parts = [inside.nonzero().flatten() for inside in near[..., rows].flatten(0, 1)]
+        table = copies.turns.sums(gains(self.scores, copies), parts).cpu().numpy()
+        return np.concatenate(
+            [combined(each[:, None]) for each in table.reshape(*near.shape[:2], -1)]
+        )

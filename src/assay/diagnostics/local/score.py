@@ -27,6 +27,7 @@ from torch import Tensor
 
 from ..._core import Seed, as_null, check_kind, seed_of, spread_over
 from ...nulls.exchange import Exchange, LocalExchange
+from ...nulls.turns import Bags, Turns, turned_by
 from ...results import LocalResult, MaxT, probability, pvalue, settings_of
 from ...samples.calibration import Calibration, Draws, Observation
 from ...samples.neighbourhoods import Nearest
@@ -238,11 +239,10 @@ class Score(LocalTest):
     def sets(self) -> "Sets":
         """The sets, who plays the truth in them, and what is to be summed."""
         copies = self.null.copies(self.calibration, self.seed, BASE_DRAWS)
-        played = torch.stack([copies.copy_labels(h).byte().argmax(1) for h in copies.which])
         normal = isinstance(self.calibration.base, StandardNormal)
         members, x = copies.members, self.calibration.features
         stand = Stand.of(members, x, normal=normal)
-        return Sets(members, x, played, stand, banks_of(self.calibration.m, normal=normal))
+        return Sets(members, x, copies.turns, stand, banks_of(self.calibration.m, normal=normal))
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,11 +290,11 @@ class _Kept:
 
 @dataclass(frozen=True, eq=False)
 class Sets:
-    """Members (n, r, m) of all sets with features of x (n, d), and who plays the truth (h, n)."""
+    """Members (n, r, m) of all sets with features of x (n, d), and who plays the truth."""
 
     members: Tensor
     x: Tensor
-    played: Tensor
+    turns: Turns
     stand: Stand
     banks: tuple[Bank, ...]
 
@@ -321,25 +321,36 @@ class Sets:
 
         Elsewhere they are those of some copies, of the data alone in ``range(1)``.
         """
-        totals = [[_Total() for _ in self.banks] for _ in rings.ring]
-        for rows in torch.arange(len(self.x), device=self.x.device).split(self._step):
-            for i, features in enumerate(self._features(rows)):
-                played, ring = self.played[:, rows], rings.ring[:, rows]
-                block = _Block(self.weights[i], features, played, ring, rings.c, outside)
-                for which, total in enumerate(totals):
-                    total[i].add(*block.sums(which))
-        n = len(self.x)
+        blocks = [
+            _Block.of(self.turns.subset(rows), rings.ring[:, rows], rings.c, outside)
+            for rows in self._parts
+        ]
+        places = [self.stand(self.members[rows], self.x[rows]) for rows in self._parts]
+        each = [self._summed(i, places, blocks, rings) for i in range(len(self.banks))]
+        return [list(at) for at in zip(*each, strict=True)]
+
+    def _summed(
+        self, which: int, places: list[Standing], blocks: list["_Block"], rings: Rings
+    ) -> list[Sums]:
+        """Sums of one bank's features around o observations."""
+        bank, weights, total = self.banks[which], self.weights[which], _Total()
+        for standing, block in zip(places, blocks, strict=True):
+            total.add(*block.sums(_centred(bank, standing), weights))
+        n, by = len(self.x), self.turns.by
         return [
-            [t.sums(w, size, n - int(size[-1])) for t, w in zip(each, self.weights, strict=True)]
-            for each, size in zip(totals, rings.sizes, strict=True)
+            _sums_at(weights, by, turned, around, outside, tuple(map(int, size)), n)
+            for turned, around, outside, size in zip(*total.parts, rings.sizes, strict=True)
         ]
 
     def _features(self, rows: Tensor) -> Iterator[Tensor]:
         """Features (b, r, p) of each bank in some sets, centred within them."""
         standing = self.stand(self.members[rows], self.x[rows])
-        for bank in self.banks:
-            features = bank(standing)
-            yield features.sub_(features.mean(1, keepdim=True))
+        yield from (_centred(bank, standing) for bank in self.banks)
+
+    @cached_property
+    def _parts(self) -> tuple[Tensor, ...]:
+        """All sets, some at a time."""
+        return tuple(torch.arange(len(self.x), device=self.x.device).split(self._step))
 
     @property
     def _step(self) -> int:
@@ -356,7 +367,8 @@ class Sets:
         near = near[:: 1 + len(near) // MEASURED]
         white = self.weights[which].scaled(list(self._features(near))[which])
         trained = (sums[which].around + sums[which].near[-1]).to(white)
-        played = self.played[:, near].mT[:, None]  # (b, 1, h)
+        copies = range(len(self.turns.by))
+        played = self.turns.played(copies, near).mT[:, None]  # (b, 1, h)
         own = (white @ white.mT).gather(2, played.expand(-1, white.shape[1], -1))
         scores = white @ trained.mT - own
         truth = scores.gather(1, played)
@@ -505,67 +517,80 @@ def _joined(sums: Sums, change: Change, extent: int) -> Sums:
     return replace(sums, near=near, squares=squares, around=around, outside=outside)
 
 
+def _centred(bank: Bank, standing: Standing) -> Tensor:
+    """Features (b, r, p) of sets, less their means."""
+    features = bank(standing)
+    return features.sub_(features.mean(1, keepdim=True))
+
+
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Features (b, r, p) of some sets, and who plays the truth in them (h, b)."""
+    """Some sets, and what of them is summed around o observations.
 
-    weights: Weights
-    features: Tensor
+    Args:
+        near: The sets (s,) near any of them.
+        bags: Turns of groups at each observation and size, of the sets near any of them.
+        apart: Whether sets are around an observation, and not near it, with shape (2, o, b).
+        played: Who plays the truth where x is not near, in some copies, with shape (v, b).
+    """
+
+    near: Tensor
+    bags: Bags
+    apart: Tensor
     played: Tensor
-    ring: Tensor
-    c: int
-    outside: range
 
-    def sums(self, which: int) -> Iterator[Tensor]:
-        """Sums around one observation.
+    @classmethod
+    def of(cls, turns: Turns, ring: Tensor, c: int, outside: range) -> "_Block":
+        """From rings (o, b) around observations."""
+        near = (ring < c).any(0).nonzero().flatten()
+        there = ring[:, near]
+        parts = [(at == i).nonzero().flatten() for at in there for i in range(c)]
+        apart = torch.stack([ring == c, ring >= c])
+        return cls(near, turns.subset(near).bags(parts), apart, turns.played(outside))
 
-        Near (c, h, p + 1), with squared lengths, around (v, p) and outside (v, p).
+    def sums(self, features: Tensor, weights: Weights) -> Iterator[Tensor]:
+        """Sums of centred features (b, r, p) around observations, in double precision.
+
+        Those of all turns near (o, c r g, p + 1), with squared lengths; around and outside (o, v,
+        p).
         """
-        ring = self.ring[which]
-        yield torch.stack([self._bag(ring == i) for i in range(self.c)])
-        masks = torch.stack([ring == self.c, ring >= self.c]).to(self._apart)
-        yield from (masks @ self._apart).double().unbind(1)
-
-    def _bag(self, inside: Tensor) -> Tensor:
-        """Sums (h, p + 1) of scaled features of those who play the truth in some sets (b,)."""
-        which, table = self._scaled
-        rows = inside[which].nonzero().flatten()
-        if not len(rows):
-            return table.new_zeros(len(self.played), table.shape[2], dtype=torch.double)
-        places = rows * table.shape[1] + self.played[:, which[rows]]
-        return torch.nn.functional.embedding_bag(places, table.flatten(0, 1), mode="sum").double()
-
-    @cached_property
-    def _scaled(self) -> tuple[Tensor, Tensor]:
-        """The sets (s,) near any observation, their scaled features and squared length."""
-        which = (self.ring < self.c).any(0).nonzero().flatten()
-        scaled = self.weights.scaled(self.features[which])
-        return which, torch.cat([scaled, scaled.square().sum(2, keepdim=True)], 2)
-
-    @cached_property
-    def _apart(self) -> Tensor:
-        """Features (v, b, p) of those who play the truth in some copies."""
-        rows = torch.arange(len(self.features), device=self.features.device)
-        return self.features[rows, self.played[list(self.outside)]]
+        table = features[self.near]
+        table = torch.cat([table, weights.squares(table)[..., None]], 2)
+        turned = self.bags.turned(table)
+        yield turned.unflatten(0, (self.apart.shape[1], -1))
+        rows = torch.arange(len(features), device=features.device)
+        truths = features[rows, self.played]  # (v, b, p)
+        for masks in self.apart:
+            yield (masks.to(truths) @ truths).double().transpose(0, 1)
 
 
 class _Total:
-    """Running sums of one bank's features around one observation, in double precision."""
+    """Running sums of one bank's features."""
 
     def __init__(self) -> None:
         self.parts: list[Tensor] = []
 
     def add(self, *parts: Tensor) -> None:
-        """Adds sums near (c, h, p + 1), around (v, p) and outside (v, p)."""
+        """Adds sums."""
         before = self.parts or [torch.zeros_like(part) for part in parts]
         self.parts = [a.add_(b) for a, b in zip(before, parts, strict=True)]
 
-    def sums(self, weights: Weights, sizes: np.ndarray, others: int) -> Sums:
-        """The sums of all sets; near ones at growing sizes."""
-        near, around, outside = self.parts
-        near, around, outside = near.cumsum(0), weights.scaled(around), weights.scaled(outside)
-        count = tuple(map(int, sizes))
-        return Sums(near[..., :-1], near[..., -1], around, outside, count, others)
+
+def _sums_at(
+    weights: Weights,
+    by: Tensor,
+    turned: Tensor,
+    around: Tensor,
+    outside: Tensor,
+    sizes: tuple[int, ...],
+    n: int,
+) -> Sums:
+    """The sums of all copies at one observation, from those of all turns (c, r, g, p + 1)."""
+    # Scaled before copies are put together, so that equal copies have equal sums.
+    scaled = torch.cat([weights.scaled(turned[..., :-1]), turned[..., -1:]], -1)
+    near = torch.stack([turned_by(by, each) for each in scaled]).double().cumsum(0)
+    apart = weights.scaled(around), weights.scaled(outside)
+    return Sums(near[..., :-1], near[..., -1], *apart, sizes, n - sizes[-1])
 
 
 def _band(values: np.ndarray) -> Band:

@@ -28,6 +28,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -35,6 +36,7 @@ import scipy.special
 import torch
 from torch import Tensor
 
+from ..._core import stream
 from ...classifiers.base import Scaling
 from ...classifiers.features import Conditional, Framed, waves
 from ...samples.neighbourhoods import Robust, spread
@@ -51,6 +53,8 @@ MOST_PRODUCTS, MOST_PAIRED = 512, 150
 PENALTY = 0.01
 # Sums elsewhere count as far as they are beyond so many standard deviations.
 NOISE = 3.0
+# Random directions in which lengths of scaled features are taken.
+DIRECTIONS = 32
 # The order of rank polynomials.
 ORDER = 8
 # Below this, a variance is none.
@@ -225,6 +229,10 @@ class Weights(ABC):
         """Features (..., p) in units of their deviations."""
 
     @abstractmethod
+    def squares(self, features: Tensor) -> Tensor:
+        """Squared lengths (...) of scaled features."""
+
+    @abstractmethod
     def statistics(self, sums: Sums) -> Statistics:
         """Groups of evidence, and statistics (j, h) that belong to them."""
 
@@ -276,6 +284,21 @@ class Together(Weights):
     def scaled(self, features: Tensor) -> Tensor:
         """Features (..., p) in coordinates in which A is the identity."""
         return features @ self.inverse.mT.to(features)
+
+    def squares(self, features: Tensor) -> Tensor:
+        """Squared lengths (...) of scaled features, by their components in random directions."""
+        components: Tensor = features @ self.sketch.to(features)
+        return components.square().sum(-1)
+
+    @cached_property
+    def sketch(self) -> Tensor:
+        """Takes features to their components, with shape (p, q): lengths keep their mean."""
+        p = len(self.inverse)
+        directions = torch.randn(p, p, generator=stream(0, "sketch", p), dtype=torch.double)
+        q = min(p, DIRECTIONS)
+        unit = torch.linalg.qr(directions).Q[:, :q] * math.sqrt(p / q)
+        sketch: Tensor = self.inverse.mT @ unit.to(self.inverse)
+        return sketch
 
     def statistics(self, sums: Sums) -> Statistics:
         """Groups of evidence, and statistics (1, h) that belong to them."""
@@ -391,6 +414,10 @@ class Alone(Weights):
     def scaled(self, features: Tensor) -> Tensor:
         """Features (..., p) in units of their deviations."""
         return features / self.scale.to(features)
+
+    def squares(self, features: Tensor) -> Tensor:
+        """None are asked for: parameters and pairs are looked at one by one."""
+        return features.new_zeros(features.shape[:-1])
 
     def statistics(self, sums: Sums) -> Statistics:
         """Groups of evidence, and statistics (j, h) that belong to them."""

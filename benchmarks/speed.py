@@ -1,0 +1,351 @@
+"""How long tests take, and what they need: records behind docs/performance.md.
+
+    PYTHONPATH=src:. python -m benchmarks.speed peer|threads|gpu|sizes|memory [--out FILE.json]
+
+- **peer**: the network beside `sbi.diagnostics.LC2ST`, by turns in one run, with the share of the
+  processor's peak that its training reaches; Ridge, moments and score with 999 nulls.
+- **threads**: all engines with 1, 2, 4, ... threads, each in a process of its own.
+- **gpu**: all engines on a GPU, the first call apart.
+- **sizes**: how time grows with pairs, nulls, observations, d, m and draws, with exponents.
+- **memory**: the largest memory in use, each in a process of its own.
+
+Data have the shape of SLCP: five parameters, eight numbers in x, 16 draws of q at each x (one for
+the network).
+"""
+
+import argparse
+import json
+import math
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+import assay
+from assay._core import stream, without_progress
+
+from .record import origin
+
+
+class Size(NamedTuple):
+    """The size of a problem."""
+
+    n: int = 10_000
+    nulls: int = 999
+    observations: int = 10
+    d: int = 8
+    m: int = 5
+    k: int = 16
+
+
+class Data(NamedTuple):
+    """Calibrations with k draws, with one, and of latents; observations with draws there."""
+
+    sets: assay.Calibration
+    pairs: assay.Calibration
+    latents: assay.Calibration
+    draws: assay.Draws
+
+    @classmethod
+    def of(cls, size: Size, device: str = "cpu") -> "Data":
+        """Data of a size, whose q is slightly too wide."""
+        generator = stream(0, "speed")
+        theta = torch.randn(size.n, size.m, generator=generator)
+        which, parts = [j % size.m for j in range(size.d)], [j % size.d for j in range(size.m)]
+        x = theta[:, which] + torch.randn(size.n, size.d, generator=generator)
+        noise = torch.randn(size.n, size.k, size.m, generator=generator)
+        q = x[:, None, parts] / 2 + 0.75 * noise
+        x_o = torch.randn(size.observations, size.d, generator=generator)
+        there = torch.randn(size.observations, 1000, size.m, generator=generator)
+        made = (
+            assay.Calibration(theta, x, q),
+            assay.Calibration(theta, x, q[:, 0]),
+            assay.Calibration.from_base((theta - x[:, parts] / 2) / 0.75, x),
+        )
+        draws = assay.Draws(x_o, x_o[:, None, parts] / 2 + 0.75 * there)
+        return cls(*(calibration.to(device) for calibration in made), draws)
+
+
+def network(data: Data, nulls: int) -> Any:
+    return assay.lc2st(data.pairs, assay.MLP(), assay.Exchange(nulls))
+
+
+def network_of_latents(data: Data, nulls: int) -> Any:
+    return assay.lc2st(data.latents, assay.MLP(), assay.KnownBase(nulls))
+
+
+def local_network(data: Data, nulls: int) -> Any:
+    return assay.lc2st(data.pairs, assay.MLP(), assay.LocalExchange(nulls))(data.draws)
+
+
+def ridge(data: Data, nulls: int) -> Any:
+    return assay.lc2st(data.pairs, assay.Ridge(), assay.Exchange(nulls))(data.draws)
+
+
+def moments(data: Data, nulls: int) -> Any:
+    return assay.moments(data.sets, null=nulls).decided(data.draws)
+
+
+def moments_of_latents(data: Data, nulls: int) -> Any:
+    return assay.moments(data.latents, null=nulls).decided(data.draws)
+
+
+def score(data: Data, nulls: int) -> Any:
+    return assay.score(data.sets, null=nulls).decided(data.draws)
+
+
+def score_of_latents(data: Data, nulls: int) -> Any:
+    return assay.score(data.latents, null=nulls).decided(data.draws)
+
+
+# Engines, and the nulls they are timed with.
+ENGINES: dict[str, tuple[Callable[[Data, int], Any], int]] = {
+    "MLP": (network, 99),
+    "MLP of latents": (network_of_latents, 99),
+    "MLP, LocalExchange": (local_network, 99),
+    "Ridge": (ridge, 999),
+    "moments": (moments, 999),
+    "moments of latents": (moments_of_latents, 999),
+    "score": (score, 999),
+    "score of latents": (score_of_latents, 999),
+}
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    """How long it takes."""
+    start = time.perf_counter()
+    with without_progress():
+        run()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def best(run: Callable[[], Any], rounds: int) -> float:
+    """The shortest of several times."""
+    return min(seconds(run) for _ in range(rounds))
+
+
+def peak() -> float:
+    """Products of matrices, in multiplications and additions per second."""
+    a, b = torch.randn(2, 2048, 2048)
+    a @ b
+    return 2 * 2048**3 / best(lambda: a @ b, 5)
+
+
+def work(recipe: assay.MLP, size: Size) -> float:
+    """Multiplications and additions in products of one network's training, without padding."""
+    widths = (size.m + size.d, *recipe.hidden, 1)
+    layers = list(pairwise(widths))
+    forward = sum(i * o for i, o in layers)
+    # The slope in the inputs of the first layer is not needed.
+    backward = 2 * forward - layers[0][0] * layers[0][1]
+    return 2.0 * (forward + backward) * 2 * size.n * recipe.epochs
+
+
+def peer(rounds: int) -> dict[str, Any]:
+    """The network and the peer's by turns; then the closed forms."""
+    from sbi.diagnostics.lc2st import LC2ST
+
+    data, nulls = Data.of(Size()), 10
+    own, theirs, top = [], [], []
+    for _ in range(rounds):
+        given = {"prior_samples": data.pairs.theta, "xs": data.pairs.x}
+        test = LC2ST(**given, posterior_samples=data.pairs.theta_q[:, 0], num_trials_null=nulls)
+        theirs.append(seconds(lambda: test.train_under_null_hypothesis(verbosity=0)) / nulls)
+        own.append(seconds(lambda: network(data, 99)) / 100)
+        top.append(peak())
+        print(f"sbi {theirs[-1]:.2f} s, MLP {own[-1]:.3f} s a null", flush=True)
+    rate = work(assay.MLP(), Size()) / statistics.median(own)
+    closed = {name: best(lambda: run(data, n), 3) for name, (run, n) in ENGINES.items() if n > 99}
+    return {
+        "sbi": theirs,
+        "MLP": own,
+        "ratio": statistics.mean(theirs) / statistics.mean(own),
+        "peak": top,
+        "share of peak": rate / statistics.median(top),
+        "closed": closed,
+    }
+
+
+def threads(most: int) -> dict[str, Any]:
+    """Seconds of each engine by threads, each number in a process of its own."""
+    found: dict[str, dict[str, float]] = {}
+    for count in [2**i for i in range(int(math.log2(most)) + 1)]:
+        variables = os.environ | {"OMP_NUM_THREADS": str(count), "MKL_NUM_THREADS": str(count)}
+        command = [sys.executable, "-m", "benchmarks.speed", "engines"]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+        found[str(count)] = json.loads(done.stdout.splitlines()[-1])
+        print(count, found[str(count)], flush=True)
+    return found
+
+
+def engines(rounds: int, device: str = "cpu") -> dict[str, float]:
+    """Seconds of each engine."""
+    data, found = Data.of(Size(), device), {}
+    for name, (run, nulls) in ENGINES.items():
+        found[name] = best(lambda: run(data, nulls), rounds)
+        print(name, round(found[name], 3), file=sys.stderr, flush=True)
+    return found
+
+
+def gpu() -> dict[str, Any]:
+    """Seconds on a GPU: first calls, later ones, and larger problems."""
+    found: dict[str, Any] = {"device": torch.cuda.get_device_name()}
+    data = Data.of(Size(), "cuda")
+    found["first"] = seconds(lambda: network(data, 99))
+    found["first of score"] = seconds(lambda: score(data, 999))
+    print(found, flush=True)
+    found["engines"] = engines(3, "cuda")
+    found["MLP, 999 nulls"] = best(lambda: network(data, 999), 3)
+    found["one observation"] = {}
+    one = data._replace(draws=assay.Draws(data.draws.x[:1], data.draws.theta[:1]))
+    for name in ("moments", "moments of latents", "score", "score of latents", "Ridge"):
+        run, nulls = ENGINES[name]
+        found["one observation"][name] = best(lambda: run(one, nulls), 3)
+    print(found, flush=True)
+    large = Data.of(Size(n=100_000, k=1), "cuda")
+    found["MLP, 10^5 pairs"] = best(lambda: network(large, 99), 2)
+    return found
+
+
+AXES: dict[str, list[int]] = {
+    "n": [1000, 3000, 10_000, 30_000],
+    "nulls": [99, 299, 999],
+    "observations": [1, 3, 10, 30],
+    "d": [2, 8, 32],
+    "m": [2, 5, 10],
+    "k": [4, 16, 64],
+}
+
+
+def sizes(rounds: int) -> dict[str, Any]:
+    """Seconds along each axis, with the exponent of a power law through them."""
+    found: dict[str, Any] = {}
+    for axis, values in AXES.items():
+        found[axis] = {"values": values}
+        for name in ("MLP", "Ridge", "moments", "score"):
+            run, nulls = ENGINES[name]
+            if (name == "MLP" and axis == "observations") or (
+                name in ("MLP", "Ridge") and axis == "k"
+            ):
+                continue
+            took = []
+            for value in values:
+                size = Size()._replace(**{axis: value})
+                data = Data.of(size)
+                h = size.nulls if axis == "nulls" else nulls
+                took.append(best(lambda: run(data, h if name != "MLP" else min(h, 299)), rounds))
+            slope = np.polyfit(np.log(values), np.log(took), 1)[0]
+            found[axis][name] = {"seconds": took, "exponent": float(slope)}
+            print(axis, name, [round(t, 2) for t in took], round(float(slope), 2), flush=True)
+    return found
+
+
+def _memory(case: str) -> None:
+    """Prints seconds, and the largest memory in use in GB, of one case."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    with without_progress():
+        CASES[case]()
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    figures = {"seconds": time.perf_counter() - start, "gb": most / 2**20, "start": before / 2**20}
+    print(json.dumps(figures))
+
+
+def _million(kind: str) -> None:
+    generator = stream(0, "memory")
+    n, d, m = 1_000_000, 100, 5
+    x = torch.randn(n, d, generator=generator)
+    theta = x[:, :m] + torch.randn(n, m, generator=generator)
+    x_o = torch.zeros(d)
+    if kind == "ridge":
+        q = x[:, :m] + torch.randn(n, m, generator=generator)
+        test = assay.lc2st(assay.Calibration(theta, x, q), assay.Ridge(), assay.Exchange(99))
+        test(assay.Draws(x_o, torch.randn(1000, m, generator=generator)))
+    elif kind == "score":
+        q = x[:, None, :m] + torch.randn(n, 4, m, generator=generator)
+        assay.score(assay.Calibration(theta, x, q), null=99).decided(x_o)
+    else:
+        assay.moments(assay.Calibration.from_base(theta - x[:, :m], x), null=99).decided(x_o)
+
+
+def _trust(observations: int) -> None:
+    data = Data.of(Size(n=5000, k=16, observations=observations))
+    test = assay.moments(data.sets, null=199)
+    assay.trust_map(test, data.draws)
+
+
+def _check(observations: int) -> None:
+    data = Data.of(Size(n=10_000, observations=observations))
+    draws = assay.Draws(data.draws.x, data.draws.theta[:, :200])
+    assay.check(data.sets, x_o=draws, suite=assay.Suite.quick())
+
+
+CASES: dict[str, Callable[[], Any]] = {
+    "Ridge, 10^6 pairs, d = 100": lambda: _million("ridge"),
+    "score, 10^6 sets of 5, d = 100": lambda: _million("score"),
+    "moments of 10^6 latents, d = 100": lambda: _million("moments"),
+    "trust map, 1000 observations": lambda: _trust(1000),
+    "trust map, 10^4 observations": lambda: _trust(10_000),
+    "check, 100 observations": lambda: _check(100),
+    "check, 1000 observations": lambda: _check(1000),
+}
+
+
+def memory(only: str) -> dict[str, Any]:
+    """Seconds and memory of each case, in a process of its own."""
+    found = {}
+    for case in CASES:
+        if only in case:
+            command = [sys.executable, "-m", "benchmarks.speed", "case", "--case", case]
+            done = subprocess.run(command, capture_output=True, text=True)
+            lines = done.stdout.splitlines() or [json.dumps({"failed": done.stderr[-300:]})]
+            found[case] = json.loads(lines[-1])
+            print(case, found[case], flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "what", choices=["peer", "threads", "engines", "gpu", "sizes", "memory", "case"]
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--most", type=int, default=os.cpu_count())
+    parser.add_argument("--case", default="")
+    parser.add_argument("--out")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if given.what == "case":
+        _memory(given.case)
+        return
+    if given.what == "engines":
+        print(json.dumps(engines(given.rounds)))
+        return
+    kinds: dict[str, Callable[[], Any]] = {
+        "peer": lambda: peer(given.rounds),
+        "threads": lambda: threads(given.most),
+        "gpu": gpu,
+        "sizes": lambda: sizes(given.rounds),
+        "memory": lambda: memory(given.case),
+    }
+    found = kinds[given.what]()
+    record = {**origin(), "threads": torch.get_num_threads(), "seed": 0, given.what: found}
+    if given.out:
+        Path(given.out).write_text(json.dumps(record, indent=1))
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
