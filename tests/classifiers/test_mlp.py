@@ -30,7 +30,7 @@ def test_gradients_against_autograd():
     widths, rows, odds = (16, 32, 16, 1), 40, 3
     generator = torch.Generator().manual_seed(0)
     stack = _Stack(_initial((5, 20, 9, 1), widths, 0), widths, 3, rows)
-    stack.parameter.data += 0.1 * torch.randn(stack.parameter.shape, generator=generator)
+    stack.flat += 0.1 * torch.randn(stack.flat.shape, generator=generator)
     inputs = torch.randn(3, rows, 16, generator=generator)
     labels = torch.rand(3, rows, generator=generator) < 0.25
     layers = [[t.clone().requires_grad_() for t in layer] for layer in stack.layers]

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import AdamW
 
 from .._core import check_count, check_number, progress, seed_of, spread_over, stream
 from ..nulls.copies import Copies
@@ -30,6 +29,8 @@ GPU_BYTES = 4 * 2**30
 # at multiples of 64 bytes; so there are always two, and all widths but the last are padded.
 FEWEST_COPIES = 2
 GRID = 16
+# How much AdamW keeps of its running means of slopes and of their squares.
+FIRST, SECOND = 0.9, 0.999
 # Batches whose inputs are made at a time, and those that a GPU replays.
 BLOCK, GPU_BLOCK = 8, 64
 
@@ -160,8 +161,8 @@ def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: Any) -
     widths = recipe._widths(scaling)
     initial = _initial((scaling.width, *recipe.hidden, 1), widths, seed).to(x.device)
     stack = _Stack(initial, widths, len(copies), sets * copies.size)
-    descent = (_Replayed if x.is_cuda else _Descent)(stack, recipe)
-    rates = recipe.rate * torch.tensor(_cycle(recipe.epochs * batches))
+    descent = (_Replayed if x.is_cuda else _Descent)(stack)
+    scales = _scales(recipe, recipe.epochs * batches)
     size = _even(batches, GPU_BLOCK) if x.is_cuda else BLOCK
     done = 0
     for epoch in range(recipe.epochs):
@@ -172,7 +173,7 @@ def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: Any) -
             inputs = _inputs(scaling.theta(members), context, widths[0]).flatten(1, 2)
             inputs, truths, weights = _weighed(inputs, labels, copies.odds, stack.rows)
             steps = len(block) // sets
-            descent(inputs, truths, weights, rates[done : done + steps])
+            descent(inputs, truths, weights, scales[done : done + steps])
             done += steps
         bar.update(len(copies))
     return stack.weights[: len(copies)].clone()
@@ -184,38 +185,41 @@ def _even(batches: int, most: int) -> int:
 
 
 class _Descent:
-    """Steps of AdamW (Loshchilov and Hutter 2019) over blocks of batches."""
+    """Steps of AdamW (Loshchilov and Hutter 2019) over blocks of batches.
 
-    def __init__(self, stack: "_Stack", recipe: MLP, **how: Any) -> None:
+    In a few lines here, since :class:`torch.optim.AdamW` loads torch's compiler, for seconds.
+    """
+
+    def __init__(self, stack: "_Stack") -> None:
         self.stack = stack
-        how = {"lr": recipe.rate, "weight_decay": recipe.decay, "foreach": False} | how
-        self.optimizer = AdamW([stack.parameter], **how)
+        self.first, self.second = torch.zeros_like(stack.flat), torch.zeros_like(stack.flat)
+        self.room = torch.empty_like(stack.flat)
 
-    def __call__(self, inputs: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
-        """Takes a step for each of the rates (t,), with a part of the rows each."""
+    def __call__(self, inputs: Tensor, labels: Tensor, weights: Tensor, scales: Tensor) -> None:
+        """Takes a step for each of the scales (t, 3), with a part of the rows each."""
         parts = (part.split(self.stack.rows, 1) for part in (inputs, labels, weights))
-        for *batch, rate in zip(*parts, rates, strict=True):
+        for *batch, (kept, rate, root) in zip(*parts, scales, strict=True):
             self.stack.descend(*batch)
-            self._set(rate)
-            self.optimizer.step()
-
-    def _set(self, rate: Tensor) -> None:
-        self.optimizer.param_groups[0]["lr"] = float(rate)
+            slope = self.stack.slope
+            self.first.lerp_(slope, 1 - FIRST)
+            self.second.mul_(SECOND).addcmul_(slope, slope, value=1 - SECOND)
+            torch.sqrt(self.second, out=self.room).mul_(root).add_(1e-8)
+            torch.div(self.first, self.room, out=self.room).mul_(rate)
+            self.stack.flat.mul_(kept).sub_(self.room)
 
 
 class _Replayed(_Descent):
     """The same on a GPU, where a block is recorded once and then replayed: launches cost most."""
 
-    def __init__(self, stack: "_Stack", recipe: MLP) -> None:
-        rate = torch.tensor(recipe.rate, device=stack.parameter.device)
-        super().__init__(stack, recipe, lr=rate, foreach=None, fused=True, capturable=True)
-        self.rate, self.begun = rate, False
+    def __init__(self, stack: "_Stack") -> None:
+        super().__init__(stack)
+        self.begun = False
         self.held: tuple[Tensor, ...] = ()
         self.graph: Any = None
 
-    def __call__(self, inputs: Tensor, labels: Tensor, weights: Tensor, rates: Tensor) -> None:
-        """Takes a step for each of the rates (t,), with a part of the rows each."""
-        given = inputs, labels, weights, rates.to(inputs.device)
+    def __call__(self, inputs: Tensor, labels: Tensor, weights: Tensor, scales: Tensor) -> None:
+        """Takes a step for each of the scales (t, 3), with a part of the rows each."""
+        given = inputs, labels, weights, scales.to(inputs.device)
         if self.graph is None and self.begun:
             self._record(*given)
         # The first block allocates what the recording shall find; the last of a pass is shorter.
@@ -228,13 +232,19 @@ class _Replayed(_Descent):
         self.graph.replay()
 
     def _record(self, *given: Tensor) -> None:
-        inputs, labels, weights, rates = self.held = tuple(part.clone() for part in given)
+        inputs, labels, weights, scales = self.held = tuple(part.clone() for part in given)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            super().__call__(inputs, labels, weights, rates)
+            super().__call__(inputs, labels, weights, scales)
 
-    def _set(self, rate: Tensor) -> None:
-        self.rate.copy_(rate)
+
+def _scales(recipe: MLP, steps: int) -> Tensor:
+    """What is kept of weights, the rate, and the scale of slopes, with shape (steps, 3)."""
+    table = [
+        (1 - r * recipe.decay, r / (1 - FIRST**t), (1 - SECOND**t) ** -0.5)
+        for t, r in enumerate((recipe.rate * rate for rate in _cycle(steps)), 1)
+    ]
+    return torch.tensor(table)
 
 
 def _cycle(steps: int) -> list[float]:
@@ -264,12 +274,12 @@ class _Stack:
     def __init__(self, initial: Tensor, widths: tuple[int, ...], copies: int, rows: int) -> None:
         copies = max(copies, FEWEST_COPIES)
         tensors = _tensors(initial.expand(copies, -1), widths)
-        # One parameter for the optimizer, layer after layer, so that each is contiguous.
-        self.parameter = torch.nn.Parameter(torch.cat([t.flatten() for t in tensors]))
-        self.parameter.grad = torch.empty_like(self.parameter)
+        # All weights in one tensor, layer after layer, so that each is contiguous.
+        self.flat = torch.cat([tensor.flatten() for tensor in tensors])
+        self.slope = torch.empty_like(self.flat)
         shapes = [tensor.shape for tensor in tensors]
-        self.layers = _pairs(_blocks(self.parameter.detach(), shapes))
-        self.gradients = _pairs(_blocks(self.parameter.grad, shapes))
+        self.layers = _pairs(_blocks(self.flat, shapes))
+        self.gradients = _pairs(_blocks(self.slope, shapes))
         self.rows = rows
         self.hidden = [initial.new_empty(copies, rows, width) for width in widths[1:-1]]
         self.scratch = initial.new_empty(copies * rows * max(widths[1:-1]))

@@ -294,8 +294,7 @@ class LabelCopies(Copies):
         scale = (1 if self.truths == 1 else -1) * r / (r - 1) / n
         by = self.turns.by[self.which.start : self.which.stop]
         return [
-            Sums(pool.mean, pool.covariance, scale * pool.turned_by(by), n * r)
-            for pool in pools
+            Sums(pool.mean, pool.covariance, scale * pool.turned_by(by), n * r) for pool in pools
         ]
 
 

@@ -78,8 +78,8 @@ class Turns(Labels):
 
     def copies(self, which: range) -> Tensor:
         """The same in several copies, with shape (c, n, r)."""
-        members = torch.arange(self.r, device=self.truth.device)
-        return self.played(which)[..., None].eq(members)
+        labels: Tensor = self.played(which)[..., None] == torch.arange(self.r).to(self.truth)
+        return labels
 
     def subset(self, rows: Tensor) -> Self:
         """The same for some sets (b,)."""
@@ -136,7 +136,7 @@ class Bags:
         """Sums (parts, r, g, p) of members in a table (n, r, p)."""
         rows = table.flatten(0, 1)
         sums = _sums(self.places, rows, self.first.flatten(), self.weights)
-        return sums.unflatten(0, self.first.shape)
+        return sums.view(*self.first.shape, -1)
 
 
 def turned_by(by: Tensor, turned: Tensor) -> Tensor:

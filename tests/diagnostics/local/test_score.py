@@ -47,7 +47,8 @@ class TestTriple:
     @pytest.mark.parametrize("k", [1, 3, 5])
     def test_few_draws(self, k):
         assert score(sets(2, n=800, k=k, shift=1.0), null=99)(X_O).pvalue <= 0.05
-        assert score(sets(4, n=800, k=k), null=99)(X_O).pvalue > 0.05
+        right = [score(sets(4 + i, n=800, k=k), null=99).decided(X_O) for i in range(10)]
+        assert sum(bool(each.pvalue <= 0.05) for each in right) <= 2
 
     @pytest.mark.parametrize("error", [{"width": 1.8}, {"width": 0.6}, {"shift": 0.6}])
     def test_one_of_fifteen_parameters(self, error):

@@ -486,8 +486,10 @@ class _Sets:
                 given = [each[part] for each, part in zip(weights, parts, strict=True)]
                 bags = self._copies.turns.subset(rows).bags(parts, given)
                 turned = turned + bags.turned(_centred(bank, self._white(rows)))
-            found += [turned_by(by, each).square().sum(1) for each in turned]
-        return torch.stack(found, 1)
+            # All parts side by side.
+            sums = turned_by(by, turned.permute(1, 2, 0, 3).flatten(2))
+            found.append(sums.unflatten(1, (len(some), -1)).square().sum(2))
+        return torch.cat(found, 1)
 
     @cached_property
     def _copies(self) -> Any:

@@ -338,8 +338,8 @@ class Sets:
             total.add(*block.sums(_centred(bank, standing), weights))
         n, by = len(self.x), self.turns.by
         return [
-            _sums_at(weights, by, turned, around, outside, tuple(map(int, size)), n)
-            for turned, around, outside, size in zip(*total.parts, rings.sizes, strict=True)
+            _sums_at(weights, by, at, tuple(map(int, size)), n)
+            for *at, size in zip(*total.parts, rings.sizes, strict=True)
         ]
 
     def _features(self, rows: Tensor) -> Iterator[Tensor]:
@@ -528,13 +528,13 @@ class _Block:
     """Some sets, and what of them is summed around o observations.
 
     Args:
-        near: The sets (s,) near any of them.
-        bags: Turns of groups at each observation and size, of the sets near any of them.
+        near: The sets near any of them, with shape (s,), or all where most are.
+        bags: Turns of groups at each observation and size.
         apart: Whether sets are around an observation, and not near it, with shape (2, o, b).
         played: Who plays the truth where x is not near, in some copies, with shape (v, b).
     """
 
-    near: Tensor
+    near: Tensor | slice
     bags: Bags
     apart: Tensor
     played: Tensor
@@ -543,21 +543,21 @@ class _Block:
     def of(cls, turns: Turns, ring: Tensor, c: int, outside: range) -> "_Block":
         """From rings (o, b) around observations."""
         near = (ring < c).any(0).nonzero().flatten()
-        there = ring[:, near]
-        parts = [(at == i).nonzero().flatten() for at in there for i in range(c)]
+        parts = [(at == i).nonzero().flatten() for at in ring for i in range(c)]
         apart = torch.stack([ring == c, ring >= c])
-        return cls(near, turns.subset(near).bags(parts), apart, turns.played(outside))
+        some = near if 2 * len(near) < ring.shape[1] else slice(None)
+        return cls(some, turns.bags(parts), apart, turns.played(outside))
 
     def sums(self, features: Tensor, weights: Weights) -> Iterator[Tensor]:
         """Sums of centred features (b, r, p) around observations, in double precision.
 
-        Those of all turns near (o, c r g, p + 1), with squared lengths; around and outside (o, v,
-        p).
+        Those of all turns near (o, c, r, g, p), and of squared lengths (o, c, r, g, 1); around and
+        outside (o, v, p).
         """
-        table = features[self.near]
-        table = torch.cat([table, weights.squares(table)[..., None]], 2)
-        turned = self.bags.turned(table)
-        yield turned.unflatten(0, (self.apart.shape[1], -1))
+        squares = features.new_zeros(*features.shape[:2], 1)
+        squares[self.near] = weights.squares(features[self.near])[..., None]
+        for table in (features, squares):
+            yield self.bags.turned(table).unflatten(0, (self.apart.shape[1], -1))
         rows = torch.arange(len(features), device=features.device)
         truths = features[rows, self.played]  # (v, b, p)
         for masks in self.apart:
@@ -577,20 +577,17 @@ class _Total:
 
 
 def _sums_at(
-    weights: Weights,
-    by: Tensor,
-    turned: Tensor,
-    around: Tensor,
-    outside: Tensor,
-    sizes: tuple[int, ...],
-    n: int,
+    weights: Weights, by: Tensor, parts: list[Tensor], sizes: tuple[int, ...], n: int
 ) -> Sums:
-    """The sums of all copies at one observation, from those of all turns (c, r, g, p + 1)."""
+    """The sums of all copies at one observation, from those of a block."""
+    turned, squares, around, outside = parts
     # Scaled before copies are put together, so that equal copies have equal sums.
-    scaled = torch.cat([weights.scaled(turned[..., :-1]), turned[..., -1:]], -1)
-    near = torch.stack([turned_by(by, each) for each in scaled]).double().cumsum(0)
+    near, own = (
+        torch.stack([turned_by(by, each) for each in table]).double().cumsum(0)
+        for table in (weights.scaled(turned), squares)
+    )
     apart = weights.scaled(around), weights.scaled(outside)
-    return Sums(near[..., :-1], near[..., -1], *apart, sizes, n - sizes[-1])
+    return Sums(near, own[..., 0], *apart, sizes, n - sizes[-1])
 
 
 def _band(values: np.ndarray) -> Band:

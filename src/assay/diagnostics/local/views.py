@@ -28,7 +28,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -274,6 +274,14 @@ class Dense(Bank):
         return Together(self, torch.linalg.solve_triangular(factor, unit, upper=False))
 
 
+@lru_cache(16)
+def _directions(p: int) -> Tensor:
+    """Orthogonal directions (p, q) at random, in which lengths keep their mean."""
+    q, generator = min(p, DIRECTIONS), stream(0, "directions", p)
+    random = torch.randn(p, q, generator=generator, dtype=torch.double)
+    return torch.linalg.qr(random).Q * math.sqrt(p / q)
+
+
 @dataclass(frozen=True, eq=False)
 class Together(Weights):
     """A dense bank, and the inverse of the Cholesky factor (p, p) of A."""
@@ -293,11 +301,7 @@ class Together(Weights):
     @cached_property
     def sketch(self) -> Tensor:
         """Takes features to their components, with shape (p, q): lengths keep their mean."""
-        p = len(self.inverse)
-        directions = torch.randn(p, p, generator=stream(0, "sketch", p), dtype=torch.double)
-        q = min(p, DIRECTIONS)
-        unit = torch.linalg.qr(directions).Q[:, :q] * math.sqrt(p / q)
-        sketch: Tensor = self.inverse.mT @ unit.to(self.inverse)
+        sketch: Tensor = self.inverse.mT @ _directions(len(self.inverse)).to(self.inverse)
         return sketch
 
     def statistics(self, sums: Sums) -> Statistics:
