@@ -24,6 +24,7 @@ LAYERS = (
     "samples",
     "adapters",
     "nulls.copies",
+    "nulls.turns",
     "nulls.exchange",
     "nulls",
     "results",

@@ -128,7 +128,7 @@ class TestHonesty:
         def make(calibration, seed):
             return moments(calibration, Nearest((0.3,)), null, BANKS, seed=seed)
 
-        result = power(prepared(gaussian(), k), Draws(X_O[0]), repetitions=60)
+        result = power(prepared(gaussian(), k), Draws(X_O[0]), repetitions=200)
         for curve in result.curves:
             seen = self.seen(make, float(curve.mde), curve.error.name, 120, k)
             assert 0.7 <= seen <= 0.9

@@ -156,7 +156,7 @@ def test_what_may_be_pooled_and_what_has_a_closed_form():
     forms = {name for name, test in found.items() if test.closed_form(observation, 19)}
     assert forms == {"moments"}
     closed = moments(latents, null=NULLS).closed_form(latents.observation(Draws(X_O)), 19)
-    test = moments(latents, null=NULLS)
+    test = moments(latents, null=assay.KnownBase(NULLS))
     z = test.calibration.theta[closed.near]
     assert closed.statistic(z, None)[0] == pytest.approx(float(test(X_O).statistic), rel=1e-4)
 

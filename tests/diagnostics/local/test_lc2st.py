@@ -171,7 +171,7 @@ def test_several_draws_for_each_x_help(gaussian):
     posterior = gaussian(shift=0.06)
     rejections = {1: 0, 8: 0}
     for k in rejections:
-        for seed in range(10):
+        for seed in range(20):
             test = lc2st(posterior.calibration(300, k=k, seed=seed), SMALL, Exchange(39))
             rejections[k] += test(posterior.draws(X_O)).pvalue <= 0.05
     assert rejections[8] > rejections[1]

@@ -214,8 +214,8 @@ class TestKeptNulls:
         latents = gaussian().latents(300)
         test = moments(latents, null=KnownBase(19))
         test(self.X_OS)
-        self.same(test.with_seed(4).refit_on(latents), moments(latents, null=19, seed=4))
-        self.same(test.with_nulls(9).refit_on(latents), moments(latents, null=9))
+        self.same(test.with_seed(4).refit_on(latents), moments(latents, null=KnownBase(19), seed=4))
+        self.same(test.with_nulls(9).refit_on(latents), moments(latents, null=KnownBase(9)))
 
     def test_of_a_test_that_was_saved(self, gaussian, tmp_path):
         test = moments(gaussian().latents(300), null=KnownBase(19), seed=3)
@@ -313,9 +313,7 @@ def test_one_draw_for_each_x(gaussian):
         moments(gaussian().calibration(100))
 
 
-def test_nulls_of_the_other_space(gaussian):
-    with pytest.raises(ValueError, match=r"null: expected KnownBase\(n\) for latents"):
-        moments(gaussian().latents(50), null=Exchange(9))
+def test_nulls_of_latents_alone(gaussian):
     with pytest.raises(ValueError, match=r"null: expected Exchange\(n\) for draws"):
         moments(gaussian().calibration(50, k=8), null=KnownBase(9))
 
@@ -433,7 +431,7 @@ def test_arguments_of_another_kind(gaussian, settings, error, message):
 def test_a_single_bank_and_a_bare_observation(gaussian):
     latents = gaussian(width=1.6).latents(200)
     one, two = (moments(latents, banks=banks, null=9) for banks in (Hermite(2), (Hermite(2),)))
-    assert one.null == KnownBase(9)
+    assert one.null == Exchange(9)
     assert one.banks == (Hermite(2),)
     np.testing.assert_array_equal(one(X_O).null, two(Draws(X_O)).null)
     assert one(X_O).pvalue == 0.1
