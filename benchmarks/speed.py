@@ -121,26 +121,26 @@ ENGINES: dict[str, tuple[Callable[[Data, int], Any], int]] = {
 }
 
 
-def seconds(run: Callable[[], Any]) -> float:
+def seconds(run: Callable[..., Any], *given: Any) -> float:
     """How long it takes."""
     start = time.perf_counter()
     with without_progress():
-        run()
+        run(*given)
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter() - start
 
 
-def best(run: Callable[[], Any], rounds: int) -> float:
+def best(rounds: int, run: Callable[..., Any], *given: Any) -> float:
     """The shortest of several times."""
-    return min(seconds(run) for _ in range(rounds))
+    return min(seconds(run, *given) for _ in range(rounds))
 
 
 def peak() -> float:
     """Products of matrices, in multiplications and additions per second."""
     a, b = torch.randn(2, 2048, 2048)
     a @ b
-    return 2 * 2048**3 / best(lambda: a @ b, 5)
+    return 2 * 2048**3 / best(5, torch.mm, a, b)
 
 
 def work(recipe: assay.MLP, size: Size) -> float:
@@ -162,12 +162,12 @@ def peer(rounds: int) -> dict[str, Any]:
     for _ in range(rounds):
         given = {"prior_samples": data.pairs.theta, "xs": data.pairs.x}
         test = LC2ST(**given, posterior_samples=data.pairs.theta_q[:, 0], num_trials_null=nulls)
-        theirs.append(seconds(lambda: test.train_under_null_hypothesis(verbosity=0)) / nulls)
-        own.append(seconds(lambda: network(data, 99)) / 100)
+        theirs.append(seconds(test.train_under_null_hypothesis, 0) / nulls)
+        own.append(seconds(network, data, 99) / 100)
         top.append(peak())
         print(f"sbi {theirs[-1]:.2f} s, MLP {own[-1]:.3f} s a null", flush=True)
     rate = work(assay.MLP(), Size()) / statistics.median(own)
-    closed = {name: best(lambda: run(data, n), 3) for name, (run, n) in ENGINES.items() if n > 99}
+    closed = {name: best(3, run, data, n) for name, (run, n) in ENGINES.items() if n > 99}
     return {
         "sbi": theirs,
         "MLP": own,
@@ -194,7 +194,7 @@ def engines(rounds: int, device: str = "cpu") -> dict[str, float]:
     """Seconds of each engine."""
     data, found = Data.of(Size(), device), {}
     for name, (run, nulls) in ENGINES.items():
-        found[name] = best(lambda: run(data, nulls), rounds)
+        found[name] = best(rounds, run, data, nulls)
         print(name, round(found[name], 3), file=sys.stderr, flush=True)
     return found
 
@@ -203,19 +203,19 @@ def gpu() -> dict[str, Any]:
     """Seconds on a GPU: first calls, later ones, and larger problems."""
     found: dict[str, Any] = {"device": torch.cuda.get_device_name()}
     data = Data.of(Size(), "cuda")
-    found["first"] = seconds(lambda: network(data, 99))
-    found["first of score"] = seconds(lambda: score(data, 999))
+    found["first"] = seconds(network, data, 99)
+    found["first of score"] = seconds(score, data, 999)
     print(found, flush=True)
     found["engines"] = engines(3, "cuda")
-    found["MLP, 999 nulls"] = best(lambda: network(data, 999), 3)
+    found["MLP, 999 nulls"] = best(3, network, data, 999)
     found["one observation"] = {}
     one = data._replace(draws=assay.Draws(data.draws.x[:1], data.draws.theta[:1]))
     for name in ("moments", "moments of latents", "score", "score of latents", "Ridge"):
         run, nulls = ENGINES[name]
-        found["one observation"][name] = best(lambda: run(one, nulls), 3)
+        found["one observation"][name] = best(3, run, one, nulls)
     print(found, flush=True)
     large = Data.of(Size(n=100_000, k=1), "cuda")
-    found["MLP, 10^5 pairs"] = best(lambda: network(large, 99), 2)
+    found["MLP, 10^5 pairs"] = best(2, network, large, 99)
     return found
 
 
@@ -229,6 +229,10 @@ AXES: dict[str, list[int]] = {
 }
 
 
+# What an engine does not depend on: the network is trained once, on one draw at each x.
+FIXED = {"MLP": ("observations", "k"), "Ridge": ("k",)}
+
+
 def sizes(rounds: int) -> dict[str, Any]:
     """Seconds along each axis, with the exponent of a power law through them."""
     found: dict[str, Any] = {}
@@ -236,16 +240,14 @@ def sizes(rounds: int) -> dict[str, Any]:
         found[axis] = {"values": values}
         for name in ("MLP", "Ridge", "moments", "score"):
             run, nulls = ENGINES[name]
-            if (name == "MLP" and axis == "observations") or (
-                name in ("MLP", "Ridge") and axis == "k"
-            ):
+            if axis in FIXED.get(name, ()):
                 continue
             took = []
             for value in values:
                 size = Size()._replace(**{axis: value})
                 data = Data.of(size)
                 h = size.nulls if axis == "nulls" else nulls
-                took.append(best(lambda: run(data, h if name != "MLP" else min(h, 299)), rounds))
+                took.append(best(rounds, run, data, h))
             slope = np.polyfit(np.log(values), np.log(took), 1)[0]
             found[axis][name] = {"seconds": took, "exponent": float(slope)}
             print(axis, name, [round(t, 2) for t in took], round(float(slope), 2), flush=True)
@@ -318,9 +320,8 @@ def memory(only: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "what", choices=["peer", "threads", "engines", "gpu", "sizes", "memory", "case"]
-    )
+    kinds = ["peer", "threads", "engines", "gpu", "sizes", "memory", "case"]
+    parser.add_argument("what", choices=kinds)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--most", type=int, default=os.cpu_count())
     parser.add_argument("--case", default="")
@@ -333,14 +334,14 @@ def main() -> None:
     if given.what == "engines":
         print(json.dumps(engines(given.rounds)))
         return
-    kinds: dict[str, Callable[[], Any]] = {
+    ways: dict[str, Callable[[], Any]] = {
         "peer": lambda: peer(given.rounds),
         "threads": lambda: threads(given.most),
         "gpu": gpu,
         "sizes": lambda: sizes(given.rounds),
         "memory": lambda: memory(given.case),
     }
-    found = kinds[given.what]()
+    found = ways[given.what]()
     record = {**origin(), "threads": torch.get_num_threads(), "seed": 0, given.what: found}
     if given.out:
         Path(given.out).write_text(json.dumps(record, indent=1))

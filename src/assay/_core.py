@@ -14,6 +14,7 @@ product.
 """
 
 import hashlib
+import itertools
 import math
 import os
 import random
@@ -22,9 +23,18 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -463,6 +473,84 @@ def spread_over(workers: int) -> Iterator[Callable[..., Iterable[Any]]]:
             yield pool.map
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+# Jobs that wait at an executor, at most, and how often one is given to it whose worker dies.
+IN_FLIGHT, TRIES = 64, 3
+
+
+def over(
+    executor: Executor | None, work: Callable[[Any], Any], jobs: Iterable[Any]
+) -> Iterator[tuple[int, Any]]:
+    """Numbers of jobs with what came of them, as they are done, by any executor.
+
+    A job whose worker died is given to the executor again, and is run here if that does not help:
+    nothing is lost. Other errors are those of the work. Without an executor all is run here.
+
+    Example:
+        >>> with ThreadPoolExecutor(2) as executor:
+        ...     sorted(over(executor, abs, [-1, 2, -3]))
+        [(0, 1), (1, 2), (2, 3)]
+    """
+    if executor is None:
+        yield from ((i, work(job)) for i, job in enumerate(jobs))
+        return
+    todo, flying = enumerate(jobs), _Flying(executor, work)
+    try:
+        for i, job in itertools.islice(todo, IN_FLIGHT):
+            flying.submit(i, job)
+        while flying.jobs:
+            for i, found in flying.landed():
+                yield i, found
+                for number, job in itertools.islice(todo, 1):
+                    flying.submit(number, job)
+    finally:
+        for future in flying.jobs:
+            future.cancel()
+
+
+class _Flying:
+    """Jobs that are at an executor."""
+
+    def __init__(self, executor: Executor, work: Callable[[Any], Any]) -> None:
+        self.executor, self.work = executor, work
+        self.jobs: dict[Future[Any], tuple[int, Any, int]] = {}
+
+    def submit(self, number: int, job: Any, tries: int = 1) -> None:
+        """Gives one to the executor, or runs it here if that takes none any more."""
+        try:
+            future = self.executor.submit(self.work, job)
+        except BrokenExecutor as error:
+            future = self._here(job, error)
+        self.jobs[future] = number, job, tries
+
+    def landed(self) -> list[tuple[int, Any]]:
+        """Those that are done, at least one if none is given again."""
+        done, found = wait(self.jobs, return_when=FIRST_COMPLETED).done, []
+        for future in done:
+            number, job, tries = self.jobs.pop(future)
+            try:
+                found.append((number, future.result()))
+            except (Exception, CancelledError) as error:
+                if not _died(error):
+                    raise
+                if tries < TRIES:
+                    self.submit(number, job, tries + 1)
+                else:
+                    found.append((number, self._here(job, error).result()))
+        return found
+
+    def _here(self, job: Any, error: BaseException) -> Future[Any]:
+        warnings.warn(f"a worker died ({said(error)}); its work is done here.", stacklevel=4)
+        future: Future[Any] = Future()
+        future.set_result(self.work(job))
+        return future
+
+
+def _died(error: BaseException) -> bool:
+    """Whether it tells of a worker, and not of the work."""
+    lost = isinstance(error, BrokenExecutor | CancelledError)
+    return lost or type(error).__module__.partition(".")[0] == "distributed"
 
 
 @contextmanager

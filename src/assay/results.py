@@ -533,6 +533,18 @@ def chosen(obj: Any, which: Any, shared: Sequence[str] = ()) -> Any:
     return replace(obj, **rows)
 
 
+def joined(parts: Sequence[Any]) -> Any:
+    """Results at some observations each, behind each other; the reverse of `chosen`."""
+    first = parts[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(parts)
+    shared = getattr(first, "shared", ())
+    own = [f.name for f in fields(first) if f.name not in shared]
+    kinds = np.ndarray | Support | Rowed
+    rows = {name for name in own if isinstance(getattr(first, name), kinds)}
+    return replace(first, **{name: joined([getattr(p, name) for p in parts]) for name in rows})
+
+
 class Rowed(Frozen):
     """A part of a result with a leading axis of observations in all of its arrays."""
 

@@ -519,7 +519,7 @@ class _Run:
         return {"detectable": both, "trust": trust, "context": context}
 
     def _planting(self, test: LocalTest, draws: Draws) -> Planting:
-        return Planting.of(test, draws, self.seed, self.suite.alpha)
+        return Planting.at_some(test, draws, self.seed, self.suite.alpha)
 
     def _context(self, test: LocalTest, detectable: PowerResult) -> TrustMap | None:
         """Verdicts at observations of the calibration, which x alone chooses."""

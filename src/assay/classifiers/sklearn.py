@@ -1,22 +1,21 @@
 """Any scikit-learn classifier, cloned and fitted once for each copy."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, clone
 from torch import Tensor
 
-from .._core import progress, seed_of, stream
+from .._core import over, progress, seed_of, stream
 from ..nulls.copies import Copies
 from .base import Classifier, Scores
 
-Job = tuple[BaseEstimator, np.ndarray, np.ndarray]
-IN_FLIGHT = 64
+if TYPE_CHECKING:  # its import takes a second, which only those who use it wait for
+    from sklearn.base import BaseEstimator
+
+Job = tuple["BaseEstimator", np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Sklearn(Classifier):
         Sklearn(estimator=QuadraticDiscriminantAnalysis())
     """
 
-    estimator: BaseEstimator
+    estimator: "BaseEstimator"
     executor: Executor | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -60,9 +59,10 @@ class Sklearn(Classifier):
             )
         estimator = _seeded(self.estimator, seed)
         jobs = ((estimator, *_table(copies, i)) for i in range(len(copies)))
-        fits = map(_fit, jobs) if self.executor is None else _spread(self.executor, jobs)
+        fits = over(self.executor, _fit, jobs)
         bar = progress(fits, "training", total=len(copies), unit="fit")
-        return Estimators(tuple(bar), copies.odds)
+        fitted = dict(bar)
+        return Estimators(tuple(fitted[h] for h in range(len(copies))), copies.odds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,26 +82,13 @@ class Estimators(Scores):
         return torch.from_numpy(even).reshape(-1, o, s).swapaxes(0, 1).to(theta)
 
 
-def _seeded(estimator: BaseEstimator, seed: int) -> BaseEstimator:
+def _seeded(estimator: "BaseEstimator", seed: int) -> "BaseEstimator":
+    from sklearn.base import clone
+
     state = seed_of(stream(seed, "random_state")) % 2**31
     free = [name for name, value in estimator.get_params().items() if value is None]
     states = [name for name in free if name.split("__")[-1] == "random_state"]
     return clone(estimator).set_params(**dict.fromkeys(states, state))
-
-
-def _spread(executor: Executor, jobs: Iterable[Job]) -> Iterator[BaseEstimator]:
-    """Fits in order, with a few jobs in flight: a table is not made before it is needed."""
-    waiting: deque[Future[BaseEstimator]] = deque()
-    try:
-        for job in jobs:
-            waiting.append(executor.submit(_fit, job))
-            if len(waiting) >= IN_FLIGHT:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
 
 
 def _table(copies: Copies, copy: int) -> tuple[np.ndarray, np.ndarray]:
@@ -109,6 +96,8 @@ def _table(copies: Copies, copy: int) -> tuple[np.ndarray, np.ndarray]:
     return torch.cat([theta, x], 1).cpu().numpy(), labels.long().cpu().numpy()
 
 
-def _fit(job: Job) -> BaseEstimator:
+def _fit(job: Job) -> "BaseEstimator":
+    from sklearn.base import clone
+
     estimator, table, labels = job
     return clone(estimator).fit(table, labels)

@@ -25,7 +25,6 @@ from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 import torch
-from sklearn.model_selection import KFold
 from torch import Tensor
 
 from .._core import Seed, as_null, as_tensors, check_finite, check_kind, mix_seed, seed_of, stream
@@ -172,7 +171,10 @@ def c2st(
     """
     classifier = as_classifier(classifier, MLP())
     exchange = cast(Exchange, as_null(null, classifier.null or Exchange(99), Exchange))
-    evaluation = KFold(5) if evaluation is None else evaluation
+    if evaluation is None:
+        from sklearn.model_selection import KFold  # takes a second to import
+
+        evaluation = KFold(5)
     check_kind("evaluation", evaluation, "a splitter such as KFold(5)", "split")
     truths, draws = _checked(p, q)
     seed = seed_of(seed)

@@ -30,6 +30,7 @@ import numpy as np
 import scipy.optimize
 import torch
 from scipy.stats import norm
+from torch import Tensor
 
 from .._core import (
     Seed,
@@ -44,6 +45,7 @@ from .._core import (
 from ..diagnostics.local.base import ClosedForm, LocalTest, Planted
 from ..results import Frozen, LocalResult, Readable, pvalue, rows_of
 from ..samples.calibration import Draws, Observation
+from ..samples.neighbourhoods import Robust
 from .errors import Error, Planter, Shift, Wide, checked_errors
 
 # Repetitions by default: of a test whose nulls are made once, in closed form, and of any other.
@@ -213,6 +215,8 @@ ERRORS: tuple[Error, ...] = (Shift(), Wide())
 RATIO = 2**0.25
 # Repetitions by which a size is first looked at, and steps around the one that is found.
 FIRST, AROUND, MOST_STEPS = 8, 2, 9
+# Observations at which errors are planted where there are more, and how many speak for another.
+MOST_PLANTED, NEIGHBOURS = 32, 3
 # How steep a curve is expected to be, and how surely, in logarithms.
 SHAPE = (math.log(1.7), 0.4)
 
@@ -261,12 +265,13 @@ class Planting:
     engine: Replay
     alpha: float
     target: float
+    spread: "Spread | None" = None  # to all observations, where errors are planted at some
 
     @classmethod
     def of(
         cls, test: LocalTest, draws: Any, seed: Seed, alpha: float = 0.05, target: float = 0.8
     ) -> "Planting":
-        """From what :func:`power` takes."""
+        """From what :func:`power` takes; errors are planted at all observations."""
         if not isinstance(test, LocalTest):
             raise TypeError(
                 "test: expected a local test such as moments(calibration); got "
@@ -279,6 +284,16 @@ class Planting:
             )
         return cls(test, replay_of(test, draws, seed_of(seed)), alpha, target)
 
+    @classmethod
+    def at_some(cls, test: LocalTest, draws: Draws, seed: Seed, alpha: float) -> "Planting":
+        """The same; of very many observations errors are planted at some, which tell of others."""
+        observation = test.calibration.observation(draws)
+        if len(observation.x) <= MOST_PLANTED:
+            return cls.of(test, draws, seed, alpha)
+        spread = Spread.of(observation)
+        made = cls.of(test, draws.subset(spread.rows), seed, alpha)
+        return replace(made, spread=spread)
+
     def __call__(self, errors: Sequence[Error], repetitions: int | None = None) -> "PowerResult":
         """Minimum detectable effects of some errors."""
         engine = self.engine
@@ -289,8 +304,11 @@ class Planting:
         for error in errors:
             found.append(_curve(engine, error, n, level, self.target, _like(error, found)))
         curves = tuple(shaped(curve) for curve in found)
-        x = shaped(engine.observation.x.cpu().numpy())
-        own = {"nulls": engine.nulls, "planted": engine.words, "repetitions": n}
+        x, where = shaped(engine.observation.x.cpu().numpy()), {}
+        if self.spread is not None:
+            curves, x = tuple(map(self.spread.curve, curves)), self.spread.x.cpu().numpy()
+            where = {"planted_at": self.spread.rows.tolist()}
+        own = {"nulls": engine.nulls, "planted": engine.words, "repetitions": n, **where}
         settings = {**self.test.settings, **own}
         return PowerResult(curves, x, self.alpha, self.target, n, engine.hypothesis, settings)
 
@@ -300,7 +318,51 @@ class Planting:
         n = min(self.engine.repetitions, self.engine.most)
         with runs.bar:
             found: np.ndarray = self.engine.observation.shaped(runs.hits([0], n).mean(0)[0])
+        if self.spread is not None:
+            found = found[self.spread.nearest].min(1)
         return found >= self.target
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """What is found at some observations, told of all: the worst of the nearest few.
+
+    Args:
+        x: All observations, with shape (o, ...).
+        rows: Those at which errors are planted, far from each other, with shape (s,).
+        nearest: Which of these are nearest to each observation, with shape (o, 3).
+    """
+
+    x: Tensor
+    rows: Tensor
+    nearest: np.ndarray
+
+    @classmethod
+    def of(cls, observation: Observation) -> "Spread":
+        """Chooses them one after the other, each farthest from those before."""
+        places = Robust.fit(observation.features)(observation.features).double()
+        rows = [int((places - places.mean(0)).square().sum(1).argmin())]
+        apart = torch.full((len(places),), torch.inf).to(places)
+        while len(rows) < MOST_PLANTED:
+            apart = torch.minimum(apart, (places - places[rows[-1]]).square().sum(1))
+            rows.append(int(apart.argmax()))
+        chosen = torch.tensor(sorted(set(rows)))
+        nearest = torch.cdist(places, places[chosen]).topk(NEIGHBOURS, largest=False).indices
+        return cls(observation.x, chosen, nearest.cpu().numpy())
+
+    def curve(self, curve: "PowerCurve") -> "PowerCurve":
+        """The curve of all observations."""
+        worst = curve.mde[self.nearest].argmax(1)
+        which = self.nearest[np.arange(len(worst)), worst]
+        names = [
+            "rates",
+            "mde",
+            "mde_error",
+            "scale",
+            "shape",
+            *["sizes"] * (curve.sizes.ndim - 1),
+        ]
+        return replace(curve, **{name: getattr(curve, name)[which] for name in names})
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,22 +12,27 @@ A test at many observations says of each one of four things:
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
-from .._core import Seed, check_number
+from .._core import Seed, check_number, over
 from ..diagnostics.local.base import LocalTest
-from ..results import Frozen, LocalResult, Readable, rows_of
+from ..results import Frozen, LocalResult, Readable, joined, rows_of
+from ..samples.calibration import Draws
 from ..samples.neighbourhoods import SHARE
-from .errors import Error, Shift, Wide
-from .power import PowerResult, power
+from .errors import Error, Shift, Wide, checked_errors
+from .power import Planting, PowerResult
 
 VERDICTS = ("rejected", "passed", "inconclusive", "outside")
 REJECTED, PASSED, INCONCLUSIVE, OUTSIDE = VERDICTS
 # Fewer simulations near x_o than this share of what a typical x has are few.
 FEW = 0.2
+# Observations that are tested at a time.
+TOGETHER = 128
 
 
 def trust_map(
@@ -38,6 +43,7 @@ def trust_map(
     *,
     alpha: float = 0.05,
     seed: Seed = 0,
+    executor: Executor | None = None,
 ) -> "TrustMap":
     """Says of every observation whether q is rejected there, passed, or neither.
 
@@ -48,7 +54,10 @@ def trust_map(
             standard deviation of q, or a width that is wrong by half.
         errors: The errors that must be detectable.
         alpha: The level.
-        seed: An int or a generator, for planted errors.
+        seed: An int or a generator, for planted errors. These are planted at 32 observations,
+            far from each other, if there are more: others take the worst of the nearest three.
+        executor: Any :class:`concurrent.futures.Executor`, to which the test is sent with some
+            observations at a time. Does not change results.
 
     Example:
         >>> z, x = torch.randn(2, 2000, 2, generator=torch.Generator().manual_seed(0))
@@ -62,11 +71,16 @@ def trust_map(
             f"test: expected a local test such as moments(calibration); got {type(test).__name__}."
         )
     check_number("relevant", relevant)
-    result = test.decided(draws)
-    if not result.many:
+    draws = Draws.of(draws)
+    observation = test.calibration.observation(draws)
+    if observation.single:
         raise ValueError("draws: expected many observations, with a leading axis; got one.")
-    detectable = power(test, draws, errors, seed=seed, alpha=alpha)
-    return judged(result, detectable, relevant, alpha)
+    draws = draws.many(observation)
+    rows = torch.arange(len(observation.x)).split(TOGETHER)
+    found = dict(over(executor, test.decided, (draws.subset(some) for some in rows)))
+    result = joined([found[i] for i in range(len(rows))])
+    planting = Planting.at_some(test, draws, seed, alpha)
+    return judged(result, planting(checked_errors(errors)), relevant, alpha)
 
 
 def judged(

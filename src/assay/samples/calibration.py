@@ -592,6 +592,11 @@ class Draws:
         theta = theta if theta is None or theta.ndim == 3 else theta[None]
         return Draws(observation.x, theta, self.n, names=self.names)
 
+    def subset(self, rows: Any) -> "Draws":
+        """The same at some of many observations."""
+        theta = None if self.theta is None else self.theta[rows]
+        return Draws(self.x[rows], theta, self.n, names=self.names)
+
     def __repr__(self) -> str:
         theta = self.n if self.theta is None else tuple(self.theta.shape)
         return f"Draws(x={tuple(self.x.shape)}, theta={theta})"
@@ -608,6 +613,11 @@ class Observation:
     def shaped(self, values: Any) -> Any:
         """Values with a leading axis of observations, without it where one was given."""
         return values[0] if self.single else values
+
+    def parts(self, most: int) -> "list[Observation]":
+        """The same observations, at most so many at a time."""
+        pairs = zip(self.x.split(most), self.features.split(most), strict=True)
+        return [Observation(x, features, self.single) for x, features in pairs]
 
 
 @dataclass(frozen=True, eq=False)

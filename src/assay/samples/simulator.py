@@ -21,7 +21,7 @@ are copies of each other.
 import json
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import as_tensors, atomic_write, isolated, progress, said, seed_of, stream
+from .._core import as_tensors, atomic_write, isolated, over, progress, said, seed_of, stream
 from .chunks import Chunk, existing_folder, failed
 
 # Simulations that are made, and kept, together.
@@ -150,16 +150,17 @@ class Runner:
 
     def _finished(self, todo: dict[int, np.ndarray], seed: int) -> Iterator[tuple[int, Chunk]]:
         """Chunks as they are done."""
-        work = partial(_simulated, self.simulator, self.form, seed)
-        if self.executor is None:
-            yield from ((i, work(i, theta)) for i, theta in todo.items())
-            return
-        futures = {self.executor.submit(work, i, theta): i for i, theta in todo.items()}
+        work, numbers = partial(_simulated, self.simulator, self.form, seed), list(todo)
+        found = over(self.executor, work, todo.items())
         try:
-            yield from ((futures[future], _result(future)) for future in as_completed(futures))
-        finally:
-            for future in futures:
-                future.cancel()
+            yield from ((numbers[i], chunk) for i, chunk in found)
+        except Exception as error:
+            if self.executor is None:
+                raise
+            raise RuntimeError(
+                f"executor: expected one that runs the simulator; it failed with: {said(error)}. "
+                "Worker processes need a function of a module that they can import."
+            ) from error
 
     def _check(self, done: dict[int, Chunk], n: int) -> None:
         """Refuses a simulator that mostly fails, and batches that fail as a whole."""
@@ -276,10 +277,9 @@ def resumed(
     return Form(**{**before["form"], "shape": tuple(before["form"]["shape"])})
 
 
-def _simulated(
-    simulator: Simulator, form: Form, seed: int, number: int, theta: np.ndarray
-) -> Chunk:
-    """Simulates a chunk of parameters (b, m)."""
+def _simulated(simulator: Simulator, form: Form, seed: int, job: tuple[int, np.ndarray]) -> Chunk:
+    """Simulates a chunk with its number, of parameters (b, m)."""
+    number, theta = job
     x, error = np.full((len(theta), *form.shape), np.nan, form.dtype), ""
     step = max(1, form.rows)
     for i in range(0, len(theta), step):
@@ -308,13 +308,3 @@ def _attempted(
 
 def _same(x: np.ndarray, other: np.ndarray) -> bool:
     return np.array_equal(x, other, equal_nan=True)
-
-
-def _result(future: Future[Chunk]) -> Chunk:
-    try:
-        return future.result()
-    except Exception as error:
-        raise RuntimeError(
-            f"executor: expected one that runs the simulator; it failed with: {said(error)}. "
-            "Worker processes need a function of a module that they can import."
-        ) from error

@@ -214,7 +214,9 @@ class TestKeptNulls:
         latents = gaussian().latents(300)
         test = moments(latents, null=KnownBase(19))
         test(self.X_OS)
-        self.same(test.with_seed(4).refit_on(latents), moments(latents, null=KnownBase(19), seed=4))
+        self.same(
+            test.with_seed(4).refit_on(latents), moments(latents, null=KnownBase(19), seed=4)
+        )
         self.same(test.with_nulls(9).refit_on(latents), moments(latents, null=KnownBase(9)))
 
     def test_of_a_test_that_was_saved(self, gaussian, tmp_path):

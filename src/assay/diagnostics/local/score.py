@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._core import Seed, as_null, check_kind, seed_of, spread_over
+from ..._core import Seed, as_null, check_kind, progress, seed_of, spread_over
 from ...nulls.exchange import Exchange, LocalExchange
 from ...nulls.turns import Bags, Turns, turned_by
 from ...results import LocalResult, MaxT, probability, pvalue, settings_of
@@ -57,6 +57,8 @@ AROUND = 0.5
 ROOM = 2**24
 # Versions of the truths elsewhere under planted errors, and members that are moved.
 VERSIONS, PLANTED = 16, 1000
+# Observations that are tested at a time, and from which on progress is shown.
+OBSERVATIONS, MANY = 16, 64
 # Sizes of the neighbourhood: errors confined to the nearest few need a small one.
 SHARES = (0.05, 0.2)
 
@@ -158,32 +160,45 @@ class Score(LocalTest):
 
     def __call__(self, draws: Any) -> ScoreResult:
         """Tests q at one observation or many."""
-        observation = self.calibration.observation(Draws.of(draws))
-        rings, sums = self._asked(observation, range(1))
-        told = [self.sets.told_apart(rings.near(i), each) for i, each in enumerate(sums)]
-        bands = (_band(np.stack(each)) for each in zip(*told, strict=True))
-        auc, accuracy = map(observation.shaped, bands)
-        return replace(self._decided(observation), auc=auc, accuracy=accuracy)
+        return self._decided(self.calibration.observation(Draws.of(draws)), told=True)
 
     def decided(self, draws: Any) -> ScoreResult:
         """The same without telling truths from draws."""
-        return self._decided(self.calibration.observation(Draws.of(draws)))
+        return self._decided(self.calibration.observation(Draws.of(draws)), told=False)
 
-    def _decided(self, observation: Observation) -> ScoreResult:
-        shaped, (rings, sums) = observation.shaped, self._asked(observation, range(1))
-        kinds, tables = zip(*map(self.sets.evidence, sums), strict=True)
-        statistics = np.stack([pooled(table) for table in tables])
+    def _decided(self, observation: Observation, *, told: bool) -> ScoreResult:
+        silent = True if len(observation.x) < MANY else None
+        parts = progress(observation.parts(OBSERVATIONS), "testing", silent=silent)
+        found = [self._found(part, told=told) for part in parts]
+        statistics, evidence, sizes = (np.concatenate([f[i] for f in found]) for i in range(3))
+        each = zip(*(f.told for f in found), strict=True)
+        bands = [observation.shaped(_band(np.concatenate(values))) for values in each]
+        auc, accuracy = bands if told else (None, None)
+        shaped, share = observation.shaped, float(sizes.max()) / len(self.calibration)
         return ScoreResult(
             statistic=shaped(statistics[:, 0]),
             null=shaped(statistics[:, 1:]),
-            kinds=kinds[0],
-            evidence=shaped(np.stack([pvalue(each[:, 0], each[:, 1:]) for each in tables])),
-            pairs=shaped(rings.sizes),
+            kinds=found[0].kinds,
+            evidence=shaped(evidence),
+            pairs=shaped(sizes),
+            auc=auc,
+            accuracy=accuracy,
             x=shaped(observation.x.cpu().numpy()),
-            hypothesis=self.where.hypothesis(rings.share),
-            settings=self.settings | {"scope": self.where.scope(rings.share)},
+            hypothesis=self.where.hypothesis(share),
+            settings=self.settings | {"scope": self.where.scope(share)},
             support=self.calibration.support(observation),
         )
+
+    def _found(self, observation: Observation, *, told: bool) -> "_Found":
+        """What is found at a few observations."""
+        rings, sums = self._asked(observation, range(1))
+        kinds, tables = zip(*map(self.sets.evidence, sums), strict=True)
+        statistics = np.stack([pooled(table) for table in tables])
+        evidence = np.stack([pvalue(each[:, 0], each[:, 1:]) for each in tables])
+        each = enumerate(sums if told else [])
+        apart = [self.sets.told_apart(rings.near(i), at) for i, at in each]
+        values = tuple(np.stack(part) for part in zip(*apart, strict=True))
+        return _Found(statistics, evidence, rings.sizes, values, kinds[0])
 
     def refit_on(self, calibration: Calibration) -> "Score":
         """The same recipe on another calibration."""
@@ -243,6 +258,24 @@ class Score(LocalTest):
         members, x = copies.members, self.calibration.features
         stand = Stand.of(members, x, normal=normal)
         return Sets(members, x, copies.turns, stand, banks_of(self.calibration.m, normal=normal))
+
+
+class _Found(NamedTuple):
+    """What is found at o observations.
+
+    Args:
+        statistics: Statistics of the data and of null copies, with shape (o, h).
+        evidence: The p-value of each kind of evidence alone, with shape (o, g).
+        sizes: Numbers of sets near, with shape (o, c).
+        told: AUC and accuracy, each with shape (o, h); empty where they were not asked for.
+        kinds: The kinds of evidence.
+    """
+
+    statistics: np.ndarray
+    evidence: np.ndarray
+    sizes: np.ndarray
+    told: tuple[np.ndarray, ...]
+    kinds: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,7 +398,8 @@ class Sets:
         """
         which = next(i for i, bank in enumerate(self.banks) if isinstance(bank, Waves))
         near = near[:: 1 + len(near) // MEASURED]
-        white = self.weights[which].scaled(list(self._features(near))[which])
+        standing = self.stand(self.members[near], self.x[near])
+        white = self.weights[which].scaled(_centred(self.banks[which], standing))
         trained = (sums[which].around + sums[which].near[-1]).to(white)
         copies = range(len(self.turns.by))
         played = self.turns.played(copies, near).mT[:, None]  # (b, 1, h)

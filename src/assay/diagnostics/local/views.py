@@ -279,7 +279,8 @@ def _directions(p: int) -> Tensor:
     """Orthogonal directions (p, q) at random, in which lengths keep their mean."""
     q, generator = min(p, DIRECTIONS), stream(0, "directions", p)
     random = torch.randn(p, q, generator=generator, dtype=torch.double)
-    return torch.linalg.qr(random).Q * math.sqrt(p / q)
+    directions: Tensor = torch.linalg.qr(random).Q * math.sqrt(p / q)
+    return directions
 
 
 @dataclass(frozen=True, eq=False)
