@@ -75,8 +75,8 @@ class Estimators(Scores):
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
         o, s, _ = theta.shape
-        rows = torch.cat([theta, x[:, None].expand(-1, s, -1)], -1).flatten(0, 1).cpu().numpy()
-        seen = np.stack([estimator.predict_proba(rows)[:, 1] for estimator in self.estimators])
+        rows = torch.cat([theta, x[:, None].expand(-1, s, -1)], -1).flatten(0, 1).double().cpu()
+        seen = np.stack([estimator.predict_proba(rows.numpy())[:, 1] for estimator in self.estimators])
         # From the odds of the training rows to even odds.
         even = self.odds * seen / (self.odds * seen + 1 - seen)
         return torch.from_numpy(even).reshape(-1, o, s).swapaxes(0, 1).to(theta)
@@ -93,11 +93,12 @@ def _seeded(estimator: "BaseEstimator", seed: int) -> "BaseEstimator":
 
 def _table(copies: Copies, copy: int) -> tuple[np.ndarray, np.ndarray]:
     theta, x, labels = copies.rows(copy)
-    return torch.cat([theta, x], 1).cpu().numpy(), labels.long().cpu().numpy()
+    return torch.cat([theta, x], 1).double().cpu().numpy(), labels.long().cpu().numpy()
 
 
 def _fit(job: Job) -> "BaseEstimator":
     from sklearn.base import clone
 
     estimator, table, labels = job
-    return clone(estimator).fit(table, labels)
+    # Their own memory: rounding may depend on how arrays of others lie in it.
+    return clone(estimator).fit(table.copy(), labels.copy())
