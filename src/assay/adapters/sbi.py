@@ -196,13 +196,9 @@ class SbiPosterior(Posterior):
         with torch.no_grad():
             theta = self.network.sample_batched(x[:LEAK_ROWS], LEAK_DRAWS).flatten(0, 1)
         outside = 1 - float(within_support(self.posterior.prior, theta).double().mean())
-        how = (
-            " They are compared with the truth in the latent coordinates of the network's flow, "
-            "which is exact for the truncated q."
-        )
         return (
             f"q is truncated: about {100 * outside:.1f} % of the network's own draws lie outside "
-            f"of the prior, and sbi leaves them out.{how if self.coordinates else ''}",
+            "of the prior, and sbi leaves them out.",
         )
 
 
