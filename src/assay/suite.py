@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -350,8 +351,8 @@ def _observed(x_o: Any, how: _How, layout: Layout | None) -> Draws:
 
 
 def _from_simulator(posterior: Any, draws: Draws, how: _How, source: Simulations) -> _Given:
-    seed, made = how.seed, {"k": how.suite.k, "embed": how.embed, "drawing": how.drawing}
-    pairs = pairs_around(posterior, draws, source, seed=seed, **made)
+    seed, made = how.seed, partial(pairs_around, k=how.suite.k, embed=how.embed)
+    pairs = made(posterior, draws, source, drawing=how.drawing, seed=seed)
     some = pairs.prior.subset(_rows(len(pairs.prior), how.suite.pairs, seed))
     return _Given(
         *(pairs.near, some, pairs.draws, (*pairs.near.remarks, *pairs.prior.remarks)),
