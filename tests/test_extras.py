@@ -17,6 +17,12 @@ USES = {
     "jinja2": ("report", "environment()"),
     "sbi": ("sbi", "import_module('assay.compat.sbi')"),
     "zuko": ("zuko", "import_module('assay.adapters.zuko')"),
+    "arviz": (
+        *(
+            "arviz",
+            "import_module('assay.adapters.arviz').inference_data(assay.Draws([0], [[0]]))",
+        ),
+    ),
     "h5py": ("files", "read_arrays(Path(folder, 'a.h5'), len)"),
     "safetensors": ("files", "read_arrays(Path(folder, 'a.safetensors'), len)"),
     "pyarrow": ("files", "read_arrays(Path(folder, 'a.parquet'), len)"),
