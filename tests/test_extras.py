@@ -17,12 +17,7 @@ USES = {
     "jinja2": ("report", "environment()"),
     "sbi": ("sbi", "import_module('assay.compat.sbi')"),
     "zuko": ("zuko", "import_module('assay.adapters.zuko')"),
-    "arviz": (
-        *(
-            "arviz",
-            "import_module('assay.adapters.arviz').inference_data(assay.Draws([0], [[0]]))",
-        ),
-    ),
+    "arviz": ("arviz", "assay.adapters.arviz.inference_data(assay.Draws([0], [[0]]))"),
     "h5py": ("files", "read_arrays(Path(folder, 'a.h5'), len)"),
     "safetensors": ("files", "read_arrays(Path(folder, 'a.safetensors'), len)"),
     "pyarrow": ("files", "read_arrays(Path(folder, 'a.parquet'), len)"),
@@ -42,7 +37,7 @@ class Missing(MetaPathFinder):
             raise ModuleNotFoundError(f'No module named {name!r}', name=name)
 
 sys.meta_path.insert(0, Missing())
-import assay
+import assay.adapters
 from assay.cli.formats import read_arrays
 from assay.report.environment import environment
 for use in uses:
