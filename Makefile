@@ -40,9 +40,12 @@ test-gpu: install
 		-e '.[adapters]' pytest
 	touch $@
 
-test-adapters: export KERAS_BACKEND := jax
+# BayesFlow with each of the backends that are there.
+test-adapters: export OMP_NUM_THREADS := 1
 test-adapters: .venv-adapters/.installed
-	.venv-adapters/bin/python -m pytest -m adapters tests/adapters/test_foreign.py
+	KERAS_BACKEND=jax .venv-adapters/bin/python -m pytest -m adapters tests/adapters/test_foreign.py
+	KERAS_BACKEND=torch .venv-adapters/bin/python -m pytest -m adapters -k bayesflow \
+		tests/adapters/test_foreign.py
 
 # Experiments lie beside benchmarks, and are not installed.
 bench: export PYTHONPATH := .

@@ -17,6 +17,7 @@ USES = {
     "jinja2": ("report", "environment()"),
     "sbi": ("sbi", "import_module('assay.compat.sbi')"),
     "zuko": ("zuko", "import_module('assay.adapters.zuko')"),
+    "arviz": ("arviz", "assay.adapters.arviz.inference_data(assay.Draws([0], [[0]]))"),
     "h5py": ("files", "read_arrays(Path(folder, 'a.h5'), len)"),
     "safetensors": ("files", "read_arrays(Path(folder, 'a.safetensors'), len)"),
     "pyarrow": ("files", "read_arrays(Path(folder, 'a.parquet'), len)"),
@@ -36,7 +37,7 @@ class Missing(MetaPathFinder):
             raise ModuleNotFoundError(f'No module named {name!r}', name=name)
 
 sys.meta_path.insert(0, Missing())
-import assay
+import assay.adapters
 from assay.cli.formats import read_arrays
 from assay.report.environment import environment
 for use in uses:
@@ -81,6 +82,14 @@ def test_an_import_error_of_our_own_is_no_missing_extra():
 
     with pytest.raises(ImportError, match="no_such_name"), extra("plots"):
         from assay.results import no_such_name  # noqa: F401
+
+
+def test_an_older_version_is_no_missing_extra():
+    from assay._core import extra
+
+    words = r"needs torch 99.0 or later, and there is 2\.\d.*: pip install 'torch>=99.0'"
+    with pytest.raises(ImportError, match=words), extra("sbi", least="99.0"):
+        from torch.nn import no_such_name  # noqa: F401
 
 
 def test_all_is_everything_for_users():

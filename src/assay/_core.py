@@ -39,6 +39,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import reduce
+from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, Self, TypeVar
@@ -381,8 +382,10 @@ class _Part(_Counted):
 
 
 @contextmanager
-def extra(name: str) -> Iterator[None]:
+def extra(name: str, least: str = "") -> Iterator[None]:
     """Imports what an extra of this package brings; where it is missing, one line says so.
+
+    So it does where the package is there, but older than the least version that has the names.
 
     Example:
         >>> with extra("plots"):
@@ -395,6 +398,11 @@ def extra(name: str) -> Iterator[None]:
         if package == __package__:
             raise
         needed = f"this needs {package}: pip install 'assay[{name}]'"
+        if least and not isinstance(error, ModuleNotFoundError):
+            needed = (
+                f"this needs {package} {least} or later, and there is {version(package)}: "
+                f"pip install '{package}>={least}'"
+            )
         raise ImportError(needed, name=package) from error
 
 

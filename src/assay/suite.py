@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -210,7 +211,7 @@ def check(
             repeat a draw of q there, for :func:`assay.predictive`.
         executor: Any :class:`concurrent.futures.Executor` that runs them.
         resume: A folder in which they are kept, so that a check that was stopped goes on.
-        drawing: How draws of q are made at x: time limits, failures and resumption.
+        drawing: How draws of q are made: time limits, failures and resumption.
 
     Example:
         >>> theta, noise = torch.randn(2, 400, 1, generator=torch.Generator().manual_seed(0))
@@ -350,11 +351,11 @@ def _observed(x_o: Any, how: _How, layout: Layout | None) -> Draws:
 
 
 def _from_simulator(posterior: Any, draws: Draws, how: _How, source: Simulations) -> _Given:
-    k, seed = how.suite.k, how.seed
-    pairs = pairs_around(posterior, draws, source, k=k, embed=how.embed, seed=seed)
+    seed, made = how.seed, partial(pairs_around, k=how.suite.k, embed=how.embed)
+    pairs = made(posterior, draws, source, drawing=how.drawing, seed=seed)
     some = pairs.prior.subset(_rows(len(pairs.prior), how.suite.pairs, seed))
     return _Given(
-        *(pairs.near, some, pairs.draws),
+        *(pairs.near, some, pairs.draws, (*pairs.near.remarks, *pairs.prior.remarks)),
         nearest=pairs.where,
         support=pairs.support,
         made=pairs.sentence,
@@ -421,9 +422,14 @@ def _with_coordinates(
     # A truth at the end of a bounded parameter may have no finite latent.
     if not z.isfinite().all():
         return given
-    return replace(given, local=sets.with_members(z[:, 0], z[:, 1:]), parameters=sets)
+    local, said = sets.with_members(z[:, 0], z[:, 1:]), (*sets.remarks, _COORDINATES)
+    return replace(given, local=local, parameters=sets, remarks=said)
 
 
+_COORDINATES = (
+    "Draws are compared with the truth in the latent coordinates of the network's flow, which is "
+    "exact for the truncated q."
+)
 _DRAWS_INSTEAD = (
     "The flow's inverse does not belong to the draws that its sample(x, n) returns, as if these "
     "were truncated to the prior. q is what is sampled: it is tested with draws."

@@ -71,6 +71,27 @@ def test_a_ratio_estimator_of_lampe():
         assay.check(lampe.NRE(2, 2), THETA, X, X[0], QUICK)
 
 
+def test_a_ratio_estimator_of_lampe_by_markov_chains():
+    """As the message says: a chain for each draw, started in the prior."""
+    lampe = import_module("lampe.inference")
+    with isolated(stream(0, "network")):
+        ratio = lampe.NRE(2, 2, hidden_features=(8,))
+    prior = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
+
+    def sample(x, n):
+        def log_density(theta):
+            return ratio(theta, x.expand(n, -1)) + prior.log_prob(theta)
+
+        start = prior.sample((n,))
+        with torch.no_grad():
+            *_, theta = lampe.MetropolisHastings(start, log_f=log_density, sigma=0.5)(20)
+        return theta
+
+    found = assay.check(sample, THETA, X, X[:1], QUICK)
+    assert found.settings["space"] == "parameters"
+    assert found.remarks == ()
+
+
 class Truncated(Posterior):
     """Exactly right for x = theta + noise with theta uniform in [-1, 1]^2; its flow is not."""
 

@@ -1,5 +1,6 @@
 """Libraries with an environment of their own: make test-adapters."""
 
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -51,6 +52,57 @@ def test_inference_data():
     assert made.k == 16
     found = assay.check(made, x_o=assay.Draws(X[0] + 0.1, chains[0]), suite=QUICK)
     assert found.names == made.names
+
+
+def test_a_data_tree():
+    """What newer versions of ArviZ return."""
+    xarray = import_module("xarray")
+    arrays = [sample(x, 200).reshape(2, 100, 2).numpy() for x in X]
+    sets = [xarray.Dataset({"mu": (("chain", "draw", "i"), array)}) for array in arrays]
+    trees = [xarray.DataTree.from_dict({"posterior": each, "prior": each}) for each in sets]
+    made = assay.Calibration({"mu": THETA}, X, trees)
+    assert made.names == ("mu[0]", "mu[1]")
+    found = assay.check(made, x_o=assay.Draws(X[0] + 0.1, trees[0]), suite=QUICK)
+    assert found.names == made.names
+
+
+class TestOut:
+    """Draws leave as InferenceData, and come back as they were."""
+
+    NAMES = ("mu[0]", "mu[1]", "tau")
+    THETA = torch.randn(4, 50, 3, generator=stream(0, "out"))
+
+    @pytest.fixture(params=["InferenceData", "DataTree"])
+    def out(self, request, monkeypatch):
+        if request.param == "DataTree":
+            monkeypatch.delattr("arviz.InferenceData")
+        return import_module("assay.adapters.arviz").inference_data
+
+    def test_one_observation(self, out):
+        found = out(assay.Draws(X[0], self.THETA[0], names=self.NAMES))
+        assert found["posterior"]["mu"].dims == ("chain", "draw", "mu_dim_0")
+        assert found["posterior"]["tau"].shape == (1, 50)
+        np.testing.assert_array_equal(found["observed_data"]["x"], X[0])
+        again = assay.Draws(X[0], found)
+        assert again.names == self.NAMES
+        assert torch.equal(again.theta.sort(0).values, self.THETA[0].sort(0).values)
+
+    def test_many_observations(self, out):
+        found = out(assay.Draws(X[:4], self.THETA, names=("a", "b", "a[7]")))
+        assert set(found["posterior"].data_vars) == {"a", "b", "a[7]"}
+        assert found["posterior"]["b"].dims == ("chain", "draw", "observation")
+        np.testing.assert_array_equal(found["posterior"]["b"][0, :, 2], self.THETA[2, :, 1])
+
+    def test_a_calibration(self, out):
+        made = assay.Calibration.of(sample, THETA, X, 4)
+        found = out(made)
+        assert found["posterior"]["theta"].shape == (1, 4, 60, 2)
+        np.testing.assert_array_equal(found["prior"]["theta"][0], THETA)
+        np.testing.assert_array_equal(found["prior_predictive"]["x"][0], X)
+
+    def test_nothing_to_give(self, out):
+        with pytest.raises(ValueError, match="expected draws of q in parameter space; got none"):
+            out(assay.Draws(X[0]))
 
 
 def test_numpyro_distributions():
@@ -107,7 +159,9 @@ def test_bayesflow(workflow, capfd):
     rows = made.x.repeat_interleave(8, 0)
     z = latents(q.flow.theta_to_base, made.theta_q.flatten(0, 1), rows).numpy()
     assert min(kstest(column, "norm").pvalue for column in z.T) > 1e-4
-    found = assay.check(workflow, theta, x, {"x": data["x"][:1]}, QUICK)
+    # With torch as its backend BayesFlow turns autograd off; networks are trained all the same.
+    suite = replace(QUICK, classifier=assay.MLP((8,), epochs=2), classifier_null=9)
+    found = assay.check(workflow, theta, x, {"x": data["x"][:1]}, suite)
     assert found.names == made.names
     assert found.settings["space"] == "latent"
 

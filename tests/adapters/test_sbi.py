@@ -158,6 +158,77 @@ class TestVectorField:
         assert assay.check(fmpe, theta, x, x[0], suite).settings["space"] == "latent"
 
 
+class TestScores:
+    """Score matching: the equation without noise is a flow, the one with noise has draws alone."""
+
+    SUITE = assay.Suite.quick(null=39, pairs=20, draws=50)
+
+    @pytest.fixture(scope="class")
+    def npse(self, tmp_path_factory):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(tmp_path_factory.mktemp("sbi"))
+            with isolated(stream(0, "network")):
+                yield trained(sbi.NPSE(NORMAL, show_progress_bars=False), NORMAL)
+
+    def test_latents_of_own_draws_are_normal(self, npse):
+        assert is_normal(own_latents(npse.build_posterior(sample_with="ode"), b=30))
+
+    @pytest.mark.parametrize(("way", "space"), [("ode", "latent"), ("sde", "parameters")])
+    def test_in_one_line(self, npse, way, space):
+        theta, x = pairs(NORMAL, 40, 1)
+        found = assay.check(npse.build_posterior(sample_with=way), theta, x, x[:1], self.SUITE)
+        assert found.settings["space"] == space
+
+
+class TestVariational:
+    @pytest.fixture
+    def likelihood(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        with isolated(stream(0, "network")):
+            return trained(sbi.NLE(NORMAL, show_progress_bars=False), NORMAL, 2)
+
+    def test_amortized(self, likelihood):
+        """All draws of its flow are q."""
+        posterior = likelihood.build_posterior(sample_with="vi")
+        few = {"max_num_iters": 5, "n_particles": 16, "batch_size": 16}
+        with isolated(stream(0, "training")):
+            posterior.train_amortized(*pairs(NORMAL, 100), **few, show_progress_bar=False)
+        assert is_normal(own_latents(posterior))
+        theta, x = pairs(NORMAL, 60, 1)
+        found = assay.check(posterior, theta, x, x[:1], QUICK)
+        assert found.settings["space"] == "latent"
+
+    def test_of_a_single_x(self, likelihood):
+        """It is refused, and a function that trains it at each x is not."""
+        posterior = likelihood.build_posterior(sample_with="vi")
+        theta, x = pairs(NORMAL, 12, 1)
+        words = "VIPosterior of sbi, which is trained at a single one. .*retrain_from_scratch=True"
+        with pytest.raises(TypeError, match=words):
+            assay.check(posterior, theta, x, x[:1], QUICK)
+        few = {"max_num_iters": 2, "warm_up_rounds": 1, "quality_control": False}
+
+        def sample(x, n):
+            how = {"retrain_from_scratch": True, "show_progress_bar": False, **few}
+            return posterior.train(x[None], **how).sample((n,), x=x[None])
+
+        made = assay.Calibration.of(sample, theta, x, 3)
+        assert made.theta_q.shape == (12, 3, 2)
+
+
+@pytest.mark.parametrize("method", ["sir", "importance"])
+def test_importance_weights_are_resampled(method, tmp_path, monkeypatch):
+    """A posterior that returns draws with weights is asked for draws."""
+    monkeypatch.chdir(tmp_path)
+    with isolated(stream(0, "network")):
+        inference = trained(sbi.NLE(NORMAL, show_progress_bars=False), NORMAL, 2)
+        posterior = inference.build_posterior(
+            sample_with="importance", importance_sampling_parameters={"method": method}
+        )
+    theta, x = pairs(NORMAL, 60, 1)
+    found = assay.check(posterior, theta, x, x[:1], QUICK)
+    assert found.settings["space"] == "parameters"
+
+
 def test_an_ensemble_chooses_members_for_every_draw(npe):
     """sbi's own batches take the same members at every x."""
     from sbi.inference.posteriors import EnsemblePosterior

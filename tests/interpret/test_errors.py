@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -221,6 +223,18 @@ def test_level_without_an_error(gaussian):
     for alpha in (0.05, 0.2):
         low, high = scipy.stats.binom(1000, alpha).interval(0.999)
         assert low <= (np.array(found) <= alpha + 1e-9).sum() <= high
+
+
+@pytest.mark.parametrize("size", [0.003, 0.29, 0.995, 1.0, 1.1, 2.345, 9.99])
+def test_sizes_are_plain_numbers(size):
+    for error in (Shift(), Wide(), Narrow()):
+        assert "e" not in re.search(r" [0-9][0-9.e+-]* ", error.words(size))[0]
+
+
+def test_above_a_hundred_per_cent():
+    assert Wide().words(1.1) == "a width 110 % too large"
+    assert Wide(0).words(9.5) == "a width 950 % too large in coordinate 0"
+    assert Narrow().words(9.0) == "a width 90 % too small"
 
 
 def test_bad_errors():

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -247,6 +248,57 @@ class TestResume:
         pairs(n=200, resume=tmp_path)
         with pytest.raises(ValueError, match=f"resume: expected .*{words}"):
             pairs(resume=tmp_path, **{"n": 200, **change})
+
+
+@dataclass
+class Sluggish:
+    """The right posterior, which draws nothing or hangs at an x above 2, and is counted."""
+
+    hangs: bool = False
+    calls: int = 0
+
+    def sample(self, x, n):
+        self.calls += 1
+        if x[0] > 2:
+            if self.hangs:
+                time.sleep(60)
+            raise RuntimeError("no acceptance")
+        return RIGHT.sample(x, n)
+
+
+class TestDrawing:
+    """How draws are made is passed on by a check that makes its own pairs."""
+
+    SUITE = assay.Suite.quick(null=19, pairs=50, draws=100)
+
+    def check(self, q, **how):
+        source = {"simulator": simulate, "prior": PRIOR, "simulations": 100}
+        return assay.check(q, x_o=X_O, suite=self.SUITE, **source, drawing=assay.Drawing(**how))
+
+    @pytest.mark.parametrize("hangs", [False, True])
+    def test_x_that_fail_are_left_out(self, hangs):
+        found = self.check(Sluggish(hangs), limit=0.2, failures=0.2)
+        said = [remark for remark in found.remarks if remark.startswith("No draws of q")]
+        assert "simulation" in said[0]
+        assert "around x_o" in said[0]
+        assert ("0.2 s" in said[0]) == hangs
+        assert found.local.settings["n"] < 80
+
+    def test_none_may_fail_by_default(self):
+        with pytest.raises(ValueError, match="at simulation .* \\(RuntimeError: no acceptance"):
+            self.check(Sluggish())
+
+    def test_sets_without_them_are_exact(self):
+        found = pairs(Sluggish(), 600, drawing=assay.Drawing(failures=0.3))
+        assert len(found.near) < found.made[1]
+        assert uniform(found.near) > 0.001
+
+    def test_resumption(self, tmp_path):
+        first, again = Sluggish(), Sluggish()
+        how = {"failures": 0.3, "resume": tmp_path}
+        found = self.check(first, **how)
+        assert self.check(again, **how).local.pvalue == found.local.pvalue
+        assert again.calls < first.calls / 4
 
 
 def test_a_file_in_place_of_a_folder(tmp_path):

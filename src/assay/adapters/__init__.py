@@ -3,7 +3,8 @@
 A posterior of another library comes in; a :class:`~assay.samples.posterior.Posterior` comes out.
 It is recognised by the modules in which its class and the classes above it are defined, so that no
 library is imported to find out. An adapter is a module with a function ``adapted(posterior, x,
-layout)``; it imports ``samples`` and its own library.
+layout)``; it imports ``samples`` and its own library. :mod:`assay.adapters.arviz` goes the other
+way: draws come in, and ArviZ's InferenceData comes out.
 """
 
 from importlib import import_module
@@ -51,6 +52,6 @@ def _adapter(value: Any, known: dict[str, str]) -> ModuleType | None:
 
 def __getattr__(name: str) -> ModuleType:
     """Imports an adapter, and with it its library, when it is first asked for."""
-    if name in {*POSTERIORS.values(), *DISTRIBUTIONS.values()}:
+    if name in {*POSTERIORS.values(), *DISTRIBUTIONS.values(), "arviz"}:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

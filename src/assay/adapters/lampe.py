@@ -50,5 +50,5 @@ def adapted(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterio
     raise TypeError(
         f"posterior: expected an estimator of lampe that can be sampled, NPE or FMPE; got "
         f"{type(posterior).__name__}. Give a function of x and n that returns its draws, as by "
-        "lampe.inference.MetropolisHastings."
+        "lampe.inference.MetropolisHastings with a chain for each of them."
     )

@@ -15,6 +15,7 @@ import torch
 from sbi.inference.posteriors import (
     DirectPosterior,
     EnsemblePosterior,
+    ImportanceSamplingPosterior,
     MCMCPosterior,
     VectorFieldPosterior,
     VIPosterior,
@@ -145,15 +146,15 @@ class SbiPosterior(Posterior):
         return torch.stack(each).reshape(len(x), n, -1)
 
     def _how(self, n: int) -> dict[str, Any]:
-        return {"show_progress_bars": False}
+        # Draws with weights are none of q: they are resampled.
+        weighted = isinstance(self.posterior, ImportanceSamplingPosterior)
+        return {"show_progress_bars": False} | ({"method": "sir"} if weighted else {})
 
     @property
     def _batched(self) -> bool:
         """Whether sbi draws at many x in one call."""
         q = self.posterior
-        # Before 0.27 variational posteriors were of one x, and vector fields not composed.
-        if isinstance(q, VIPosterior):
-            return getattr(q, "_mode", "single") == "amortized"
+        # Before 0.27 vector fields were not composed.
         if isinstance(q, VectorFieldPosterior):
             return not getattr(q.vector_field_estimator, "compose_enabled", False)
         # Subclasses draw otherwise in sample, but not all of them in sample_batched: NPE-A
@@ -196,13 +197,9 @@ class SbiPosterior(Posterior):
         with torch.no_grad():
             theta = self.network.sample_batched(x[:LEAK_ROWS], LEAK_DRAWS).flatten(0, 1)
         outside = 1 - float(within_support(self.posterior.prior, theta).double().mean())
-        how = (
-            " They are compared with the truth in the latent coordinates of the network's flow, "
-            "which is exact for the truncated q."
-        )
         return (
             f"q is truncated: about {100 * outside:.1f} % of the network's own draws lie outside "
-            f"of the prior, and sbi leaves them out.{how if self.coordinates else ''}",
+            "of the prior, and sbi leaves them out.",
         )
 
 
@@ -274,9 +271,23 @@ def adapted(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterio
         return Ensemble([m for m in members if m is not None], posterior._weights)
     if isinstance(posterior, MCMCPosterior):
         return Chains(posterior)
+    if isinstance(posterior, VIPosterior):
+        return Estimator(_amortized(posterior))
     if isinstance(posterior, NeuralPosterior):
         return SbiPosterior(posterior, _network(posterior))
     return None
+
+
+def _amortized(posterior: VIPosterior) -> ConditionalDensityEstimator:
+    """The flow of a variational posterior, none of whose draws are left out; refuses one x."""
+    if getattr(posterior, "_mode", None) == "amortized":
+        return posterior._amortized_q
+    raise TypeError(
+        "posterior: expected one that can be drawn from at every x; got a VIPosterior of sbi, "
+        "which is trained at a single one. Train it with posterior.train_amortized(theta, x), or "
+        "give a function of x and n that trains it at x: lambda x, n: posterior.train(x[None], "
+        "retrain_from_scratch=True).sample((n,), x=x[None])."
+    )
 
 
 def _network(posterior: NeuralPosterior) -> Estimator | VectorField | None:

@@ -37,7 +37,7 @@ from ..classifiers.mlp import MLP, Networks
 from ..nulls.exchange import BaseCopies, Exchange, KnownBase, LabelCopies
 from ..samples.calibration import Calibration
 
-with extra("sbi"):
+with extra("sbi", least="0.27"):
     from sbi.diagnostics import lc2st as theirs
     from sbi.diagnostics.lc2st import LC2STScores, LC2STState
 

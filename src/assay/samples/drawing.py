@@ -62,11 +62,20 @@ PATIENT = Drawing()
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Draws (c, n, m) at those x (c,) of b at which they could be made, and what to say of it."""
+    """Draws (c, n, m) at those x (c,) of b at which they could be made, and what to say of it.
+
+    That is what the posterior says of them, and which x were left out.
+    """
 
     theta: Tensor
     kept: Tensor
-    remarks: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """All that is to be said."""
+        return (*self.said, *self.left_out)
 
 
 def drawn_at(
@@ -99,8 +108,9 @@ def drawn_at(
     good = torch.from_numpy(np.concatenate([~chunk.failed for chunk in chunks]))
     theta = np.concatenate([chunk.made[~chunk.failed] for chunk in chunks])
     with isolated(stream(seed, purpose, "remarks")):
-        remarks = posterior.remarks(x[good.to(x.device)]) + failures.remarks
-    return Drawn(torch.from_numpy(theta).to(x), good.nonzero().flatten(), remarks)
+        words = posterior.remarks(x[good.to(x.device)])
+    kept = good.nonzero().flatten()
+    return Drawn(torch.from_numpy(theta).to(x), kept, words, failures.remarks)
 
 
 def draw_at(posterior: Posterior, x: Tensor, n: int, seed: int, purpose: str) -> Tensor:

@@ -20,11 +20,11 @@ from torch import Tensor
 
 from .._core import Seed, check_count, check_kind, seed_of, stream
 from .calibration import Calibration, Draws
-from .drawing import draw_at, draw_observed
+from .drawing import PATIENT, Drawing, Drawn, draw_observed, drawn_at
 from .neighbourhoods import Nearest, Support
 from .posterior import Embed, Posterior, as_posterior
 from .proposal import RESERVE, Around, Density, as_density, called, companions
-from .simulator import Form, Runner, form_of, resumed
+from .simulator import Form, Runner, Simulated, form_of, resumed
 
 # The share of simulations whose parameters are of the prior.
 FIRST = 0.2
@@ -158,6 +158,7 @@ def pairs_around(
     k: int = 16,
     draws: int = 1000,
     embed: Embed | None = None,
+    drawing: Drawing = PATIENT,
     seed: Seed = 0,
 ) -> Pairs:
     """Simulates pairs for a check at x_o, in two stages, and a draw of q at x_o.
@@ -170,6 +171,7 @@ def pairs_around(
         k: Draws of q in a set; more where there are many parameters.
         draws: Draws of q that are made at each x_o.
         embed: Turns observations into features, as in :class:`assay.Calibration`.
+        drawing: How draws of q are made: time limits, failures and resumption.
         seed: An int or a generator. The same seed gives the same pairs.
 
     Example:
@@ -189,15 +191,17 @@ def pairs_around(
     sampler = as_posterior(posterior, given.x.reshape(-1, *runner.form.shape))
     first = runner.run("prior", partial(_drawn, source.prior), round(FIRST * source.n))
     k = max(check_count("k", k), first.theta.shape[1] + ENOUGH)
-    wide = Calibration(first.theta, first.x, draw_at(sampler, first.x, k, seed, "draws"), embed)
-    many = _observed(sampler, wide, given, seed)
+    sets = partial(_sets, sampler, seed=seed, how=drawing)
+    theta, x, drawn = sets(first, k, purpose="draws", label="simulation {} of the prior")
+    wide = Calibration(theta[:, 0], x, theta[:, 1:], embed, remarks=drawn.left_out)
+    many = _observed(sampler, wide, given, seed, drawing)
     proposal = Around(wide.observe(many, seed).draws, source.prior)
     made = _shared(source.n, len(many.x))
     second = replace(runner, form=first.form).run("around", partial(_drawn, proposal), made[1])
-    drawn = draw_at(sampler, second.x, RESERVE * k, seed, "draws around x_o")
-    sets = torch.cat([second.theta[:, None], drawn.to(second.theta)], 1)
-    kept = companions(sets, source.prior, proposal, k, seed)
-    near = Calibration(second.theta, second.x, kept, embed)
+    purpose, label = "draws around x_o", "simulation {} around x_o"
+    theta, x, drawn = sets(second, RESERVE * k, purpose=purpose, label=label)
+    kept = companions(theta, source.prior, proposal, k, seed)
+    near = Calibration(theta[:, 0], x, kept, embed, remarks=drawn.remarks)
     ready = replace(runner, form=second.form)
     one = one_of(cast(Tensor, many.theta), seed).to(second.theta)
     each = range(len(one) if made[2] else 0)
@@ -221,12 +225,24 @@ def _drawn(density: Density, n: int, seed: int) -> Tensor:
     return theta
 
 
-def _observed(sampler: Posterior, wide: Calibration, given: Draws, seed: int) -> Draws:
+def _sets(
+    sampler: Posterior, made: Simulated, n: int, seed: int, purpose: str, label: str, how: Drawing
+) -> tuple[Tensor, Tensor, Drawn]:
+    """The truth with n draws of q (b, 1 + n, m), and x (b, ...), where draws can be made."""
+    drawn = drawn_at(sampler, made.x, n, seed, purpose, how, label.format)
+    theta, x = made.theta[drawn.kept], made.x[drawn.kept]
+    sets = torch.cat([theta[:, None], drawn.theta.to(theta)], 1)
+    return sets, x, drawn
+
+
+def _observed(
+    sampler: Posterior, wide: Calibration, given: Draws, seed: int, how: Drawing
+) -> Draws:
     """The observations with a leading axis, and draws of q there."""
     many = given.many(wide.observation(given))
     if many.theta is not None:
         return many
-    return Draws(many.x, draw_observed(sampler, many.x, given.n, seed))
+    return Draws(many.x, draw_observed(sampler, many.x, given.n, seed, how))
 
 
 def _shared(n: int, o: int) -> tuple[int, int, int]:

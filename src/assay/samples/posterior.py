@@ -425,13 +425,23 @@ def check_inverse(flow: Flow, base: Base, x: Tensor, generator: torch.Generator)
     """Refuses a flow whose inverse does not map a handful of its samples to its base."""
     sites = x[: min(len(x), 16)]
     each = HANDFUL // len(sites)
-    theta = torch.cat([flow_sample(flow, site, each, generator) for site in sites])
+    theta = _own_draws(flow, sites, each, generator)
     if theta.shape[1] != base.dim:
         raise ValueError(
             f"flow.sample: expected draws of {base.dim} parameters; got {theta.shape[1]}."
         )
     z = flow_to_base(flow, theta, sites.repeat_interleave(each, 0))
     _check_base(z, base, "flow", _NOT_INVERSE)
+
+
+def _own_draws(flow: Flow, x: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """Draws (b n, m) of a flow at observations (b, ...), in one call where it takes many."""
+    if not isinstance(flow, Posterior):
+        return torch.cat([flow_sample(flow, at, n, generator) for at in x])
+    with isolated(generator), torch.no_grad():
+        drawn = as_tensors({"flow": flow.sample_batched(x, n)})["flow"]
+    check_finite("flow.sample_batched(x, n)", drawn)
+    return drawn.flatten(0, 1).to(x)
 
 
 def check_own(z: Tensor, base: Base, name: str) -> None:
