@@ -85,11 +85,10 @@ def network_of_latents(data: Data, nulls: int) -> Any:
 
 
 def local_network(data: Data, nulls: int) -> Any:
-    few = assay.Draws(data.draws.x[:2], data.draws.theta[:2])
-    cuda = data.pairs.x.is_cuda
-    return assay.lc2st(data.pairs, assay.MLP(), assay.LocalExchange(nulls))(
-        data.draws if cuda else few
-    )
+    if not data.pairs.x.is_cuda:
+        few = assay.Draws(data.draws.x[:2], data.draws.theta[:2])
+        return assay.lc2st(data.pairs, assay.MLP(), assay.LocalExchange(19))(few)
+    return assay.lc2st(data.pairs, assay.MLP(), assay.LocalExchange(nulls))(data.draws)
 
 
 def ridge(data: Data, nulls: int) -> Any:
@@ -187,7 +186,7 @@ def threads(most: int) -> dict[str, Any]:
     found: dict[str, dict[str, float]] = {}
     for count in [2**i for i in range(int(math.log2(most)) + 1)]:
         variables = os.environ | {"OMP_NUM_THREADS": str(count), "MKL_NUM_THREADS": str(count)}
-        command = [sys.executable, "-m", "benchmarks.speed", "engines", "--rounds", "2"]
+        command = [sys.executable, "-m", "benchmarks.speed", "engines", "--rounds", "1"]
         done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
         found[str(count)] = json.loads(done.stdout.splitlines()[-1])
         print(count, found[str(count)], flush=True)
@@ -195,7 +194,9 @@ def threads(most: int) -> dict[str, Any]:
 
 
 def engines(rounds: int, device: str = "cpu") -> dict[str, float]:
-    """Seconds of each engine; local networks at ten observations on a GPU, at two elsewhere."""
+    """Seconds of each engine; local networks with 99 nulls at ten observations on a
+    GPU, with 19 at two elsewhere.
+    """
     data, found = Data.of(Size(), device), {}
     for name, (run, nulls) in ENGINES.items():
         found[name] = best(rounds, run, data, nulls)
