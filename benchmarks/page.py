@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE, RECORDS = ROOT / "docs" / "verdict.md", ROOT / "results" / "verdict"
 MARK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 RIVALS = ("energy", "MMD", "AD", "ranks")
+SHAPES = {"normal": (), "skewed": ("skewed",), "discrete": ("counts",), "heavy": ("heavy tails",)}
 
 Record = dict[str, Any]
 
@@ -67,10 +68,25 @@ def detectable(record: Record) -> str:
 def exact(record: Record) -> str:
     kinds = ("anything", "at an observation", "over all x", "effects")
     rows = (
-        [r["design"], r["data sets"], *(r[k] for k in kinds), _interval(*r["interval"])]
+        [_words(r["design"]), r["data sets"], *(r[k] for k in kinds), _interval(*r["interval"])]
         for r in record["rows"]
     )
     return table(("design", "data sets", *kinds, "95 % interval of anything"), rows)
+
+
+def _words(design: str) -> str:
+    """A design of Right(m=, n=, k=, o=, space=, shape=) in plain words; 'all' is of no design."""
+    given = dict(re.findall(r"(\w+)='?(\w+)", design))
+    if not given:
+        return design
+    samples = f"{given['k']} draws" if given["space"] == "draws" else "latents"
+    sizes = [_counted(given["m"], "parameter"), f"{given['n']} pairs", samples]
+    more = [_counted(given["o"], "observation")] * (given["o"] != "1")
+    return ", ".join([*sizes, *more, *SHAPES[given["shape"]]])
+
+
+def _counted(number: str, noun: str) -> str:
+    return f"{number} {noun}{'' if number == '1' else 's'}"
 
 
 def claims(record: Record) -> str:

@@ -194,9 +194,7 @@ def threads(most: int) -> dict[str, Any]:
 
 
 def engines(rounds: int, device: str = "cpu") -> dict[str, float]:
-    """Seconds of each engine; local networks with 99 nulls at ten observations on a
-    GPU, with 19 at two elsewhere.
-    """
+    """Seconds of each engine; of local networks on a GPU at ten observations, elsewhere at two."""
     data, found = Data.of(Size(), device), {}
     for name, (run, nulls) in ENGINES.items():
         found[name] = best(rounds, run, data, nulls)

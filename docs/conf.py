@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 # Cells call the command line, and print as wide as a terminal is.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-os.environ |= {"COLUMNS": "88", "NO_COLOR": "1"}
+os.environ |= {"COLUMNS": "88", "NO_COLOR": "1", "KERAS_BACKEND": "jax"}
 
 import assay  # noqa: E402
 

@@ -34,6 +34,9 @@ def _mathml(node: nodes.Element, *, block: bool) -> str:
     except (MathError, SyntaxError) as error:
         LOG.warning("formula %r: %s", tex, error, location=node)
         return f"<code>{escape(tex)}</code>"
+    # Braces of sets are as high as a letter; those that grow have other attributes.
+    for brace in "{}":
+        found = found.replace(f"<mo>{brace}</mo>", f'<mo stretchy="false">{brace}</mo>')
     return found
 
 

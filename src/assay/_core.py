@@ -464,8 +464,10 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def spread_over(workers: int) -> Iterator[Callable[..., Iterable[Any]]]:
+def spread_over(workers: int, each: int = 1) -> Iterator[Callable[..., Iterable[Any]]]:
     """A map over pieces of work, in order; while one thread waits for Python another computes.
+
+    With more than one thread to each where pieces are few.
 
     Example:
         >>> with spread_over(2) as apply:
@@ -476,7 +478,7 @@ def spread_over(workers: int) -> Iterator[Callable[..., Iterable[Any]]]:
         yield map
         return
     pool = ThreadPoolExecutor(workers)
-    with one_thread():
+    with one_thread(each):
         try:
             yield pool.map
         finally:
@@ -562,9 +564,9 @@ def _died(error: BaseException) -> bool:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread(threads: int = 1) -> Iterator[None]:
     """One thread to a product: small ones would wait for their threads, on busy cores for long."""
-    _SINGLE.enter()
+    _SINGLE.enter(threads)
     try:
         yield
     finally:
@@ -577,11 +579,11 @@ class _Single:
     def __init__(self) -> None:
         self.lock, self.users, self.before = threading.Lock(), 0, 1
 
-    def enter(self) -> None:
+    def enter(self, threads: int) -> None:
         with self.lock:
             if not self.users:
                 self.before = torch.get_num_threads()
-                torch.set_num_threads(1)
+                torch.set_num_threads(threads)
             self.users += 1
 
     def leave(self) -> None:

@@ -166,6 +166,38 @@ def test_bayesflow(workflow, capfd):
     assert found.settings["space"] == "latent"
 
 
+def test_bayesflow_with_a_summary_network_says_nothing(capfd):
+    """A set of rows is near as the summary network has it, and bars are not shown."""
+    bayesflow = import_module("bayesflow")
+    adapter = (
+        bayesflow.Adapter()
+        .to_array()
+        .convert_dtype("float64", "float32")
+        .as_set("y")
+        .concatenate(["mu", "tau"], into="inference_variables")
+        .rename("y", "summary_variables")
+    )
+    made = bayesflow.BasicWorkflow(
+        simulator=bayesflow.make_simulator([_prior, _rows]),
+        adapter=adapter,
+        inference_network=bayesflow.networks.CouplingFlow(depth=2),
+        summary_network=bayesflow.networks.DeepSet(summary_dim=2, depth=1),
+    )
+    with isolated(stream(0, "training")):
+        made.fit_offline(made.simulator.sample(128), epochs=1, batch_size=64, verbose=0)
+        data = made.simulator.sample(60)
+    capfd.readouterr()
+    theta = {name: data[name] for name in ("mu", "tau")}
+    x = {"y": data["y"]}
+    assert assay.check(made, theta, x, {"y": data["y"][0]}, QUICK).names[0] == "mu[0]"
+    assert "Summarizing" not in capfd.readouterr().err
+    assert assay.Calibration.of(made, theta, x, 4).features.shape == (60, 2)
+
+
+def _rows(mu, tau):
+    return {"y": mu[:1] + tau + np.random.normal(size=8)}
+
+
 def test_bayesflow_asks_for_names(workflow):
     with pytest.raises(ValueError, match="x: expected the conditions of BayesFlow"):
         assay.Calibration.of(workflow, THETA, X)

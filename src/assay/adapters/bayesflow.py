@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -54,9 +55,8 @@ class BayesFlowPosterior(Posterior):
         return torch.cat([torch.as_tensor(draws[v]).reshape(len(x), n, -1) for v in draws], 2)
 
     def _drawn(self, x: Tensor, n: int, key: int) -> dict[str, np.ndarray]:
-        # It writes bars of its own.
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
-            given = self._conditions(x)
+        given = self._conditions(x)
+        with _without_bars():
             drawn = self.approximator.sample(num_samples=n, conditions=given, seed=key)
         return {name: np.asarray(array) for name, array in drawn.items()}
 
@@ -84,7 +84,7 @@ class BayesFlowPosterior(Posterior):
         y = a.standardizer.maybe_standardize(
             y["inference_variables"], key="inference_variables", stage="inference"
         )
-        seen = a._prepare_conditions(given, batch_size=None)[0]
+        seen = self._prepared(given)
         z = a.inference_network(y, conditions=seen, inverse=False, density=False)
         return torch.as_tensor(np.array(z))
 
@@ -94,8 +94,19 @@ class BayesFlowPosterior(Posterior):
         return None if self.approximator.summary_network is None else self._seen
 
     def _seen(self, x: Any) -> Tensor:
-        seen = self.approximator._prepare_conditions(self._conditions(x), batch_size=None)[0]
-        return torch.as_tensor(np.array(seen)).flatten(1)
+        return torch.as_tensor(np.array(self._prepared(self._conditions(x)))).flatten(1)
+
+    def _prepared(self, given: dict[str, np.ndarray]) -> Any:
+        """What the network is given of conditions, through the summary network if there is one."""
+        with _without_bars():
+            return self.approximator._prepare_conditions(given, batch_size=None)[0]
+
+
+@contextlib.contextmanager
+def _without_bars() -> Iterator[None]:
+    """BayesFlow writes progress of its own to stderr."""
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+        yield
 
 
 def adapted(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterior:

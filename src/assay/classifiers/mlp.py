@@ -31,6 +31,8 @@ FEWEST_COPIES = 2
 GRID = 16
 # How much AdamW keeps of its running means of slopes and of their squares.
 FIRST, SECOND = 0.9, 0.999
+# Threads of Python that train chunks of copies, at most.
+WORKERS = 4
 # Batches whose inputs are made at a time, and those that a GPU replays.
 BLOCK, GPU_BLOCK = 8, 64
 
@@ -132,15 +134,16 @@ def _trained(
     recipe: MLP, copies: Copies, scaling: Scaling, seeds: list[int], bar: Any
 ) -> list[Tensor]:
     """Weights (c, p) of chunks of copies, one member after the other."""
-    cuda = copies.x.device.type == "cuda"
-    workers = 1 if cuda else torch.get_num_threads()
+    threads = 1 if copies.x.device.type == "cuda" else torch.get_num_threads()
+    # Beyond a few workers they would wait for Python; others help them with each product.
+    workers = min(threads, WORKERS)
     widths, sets = recipe._widths(scaling), recipe._sets(len(copies.x))
     size = recipe.chunk or _chunk_size(copies, sets, widths, workers)
     while True:
         chunks = [copies[i : i + size] for i in range(0, len(copies), size)]
         jobs = [(chunk, seed) for seed in seeds for chunk in chunks]
         try:
-            with spread_over(workers) as apply:
+            with spread_over(workers, threads // workers) as apply:
                 return list(apply(lambda job: _train(recipe, job[0], scaling, job[1], bar), jobs))
         except torch.cuda.OutOfMemoryError:
             if size == 1:

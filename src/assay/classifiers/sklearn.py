@@ -76,7 +76,9 @@ class Estimators(Scores):
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
         o, s, _ = theta.shape
         rows = torch.cat([theta, x[:, None].expand(-1, s, -1)], -1).flatten(0, 1).double().cpu()
-        seen = np.stack([estimator.predict_proba(rows.numpy())[:, 1] for estimator in self.estimators])
+        seen = np.stack(
+            [estimator.predict_proba(rows.numpy())[:, 1] for estimator in self.estimators]
+        )
         # From the odds of the training rows to even odds.
         even = self.odds * seen / (self.odds * seen + 1 - seen)
         return torch.from_numpy(even).reshape(-1, o, s).swapaxes(0, 1).to(theta)

@@ -226,7 +226,7 @@ def near(result: Told, ax: Any = None) -> np.ndarray:
         panel.stairs(truth, edges, color=CURVE, lw=1.2, label=label)
         panel.axvline(0, color=INK, lw=0.8, ls="--")
         panel.set(xlim=(edges[0], edges[-1]), ylim=(0, None), ylabel="share in each bin")
-        panel.set_xlabel(f"{named(told.names[j])}\n(value − mean of q) / sd of q")
+        panel.set_xlabel(f"{named(told.names[j])}\n(value − mean) / sd of q")
         panel.spines[["top", "right"]].set_visible(False)
         legend(panel, 1)
     return drawn

@@ -47,6 +47,8 @@ FARTHEST = 8.0
 ROWS = 2**14
 # Base draws at each x that stand beside a truth in latent space.
 BASE_DRAWS = 16
+# Sets that are summed at a time.
+SETS = 1000
 # Copies that are summed at a time, and from which on progress is shown.
 COPIES, MANY = 16, 2000
 # Numbers of sums that are held, and products in a covariance of features.
@@ -202,9 +204,13 @@ class Moments(LocalTest):
         """The same without effects."""
         observation = self.calibration.observation(Draws.of(draws))
         weights = self.weights(observation)
-        squares = self._squares(weights, range(1))
         means, degrees = self._laws
-        data, null = _surprise(squares, means, degrees)[0], self._null(observation, weights)
+        if isinstance(self.null, KnownBase):
+            squares, null = self._squares(weights, range(1)), self._null(observation, weights)
+        else:
+            squares = self._squares(weights, range(self.null.n + 1))
+            null = _surprise(squares[1:], means, degrees)
+        data = _surprise(squares[:1], means, degrees)[0]
         pairs, shaped = _pairs(weights), observation.shaped
         return MomentsResult(
             statistic=shaped(data.max(1)),
@@ -471,25 +477,36 @@ class _Sets:
     ) -> Tensor:
         """Squared lengths (h, t, b) of sums of copies with weights (t, s) of sets (s,)."""
         by = self._copies.turns.by[which.start : which.stop]
-        each = [self._turned(bank, near, table, by) for bank in banks]
-        return torch.stack(each, 2)
+        numbers = self._copies.size * by.shape[1] * sum(b.size(self.calibration.m) for b in banks)
+        some = table.split(max(1, ROOM // numbers))
+        return torch.cat([self._lengths(banks, near, part, by) for part in some], 1)
 
-    def _turned(self, bank: Latent, near: Tensor, table: Tensor, by: Tensor) -> Tensor:
-        """Squared lengths (h, t) of sums of one bank, as many of them at a time as fit."""
-        r, p = self._copies.size, bank.size(self.calibration.m)
-        most, step = max(1, ROOM // (r * by.shape[1] * p)), max(16, ROOM // (8 * r * p))
-        found = []
-        for some in table.split(most):
-            turned: Any = 0
-            for rows, weights in zip(near.split(step), some.split(step, 1), strict=True):
-                parts = [each.nonzero().flatten() for each in weights]
-                given = [each[part] for each, part in zip(weights, parts, strict=True)]
-                bags = self._copies.turns.subset(rows).bags(parts, given)
-                turned = turned + bags.turned(_centred(bank, self._white(rows)))
+    def _lengths(
+        self, banks: tuple[Latent, ...], near: Tensor, table: Tensor, by: Tensor
+    ) -> Tensor:
+        """The same for copies whose groups turn by (h, g), and as many weights as fit."""
+
+        def turned(piece: tuple[Tensor, Tensor]) -> list[Tensor]:
+            rows, weights = piece
+            parts = [each.nonzero().flatten() for each in weights]
+            given = [each[part] for each, part in zip(weights, parts, strict=True)]
+            bags, z = self._copies.turns.subset(rows).bags(parts, given), self._white(rows)
+            return [bags.turned(_centred(bank, z)) for bank in banks]
+
+        def lengths(sums: Tensor) -> Tensor:
             # All parts side by side.
-            sums = turned_by(by, turned.permute(1, 2, 0, 3).flatten(2))
-            found.append(sums.unflatten(1, (len(some), -1)).square().sum(2))
-        return torch.cat(found, 1)
+            found: Tensor = turned_by(by, sums.permute(1, 2, 0, 3).flatten(2))
+            squares: Tensor = found.unflatten(1, (len(table), -1)).square()
+            return squares.sum(2)
+
+        pieces = zip(near.split(SETS), table.split(SETS, 1), strict=True)
+        workers = torch.get_num_threads() if near.device.type == "cpu" else 1
+        # Pieces that are the same whatever the number of threads, one thread to each.
+        with one_thread(), spread_over(workers) as apply:
+            totals: list[Tensor] = []
+            for sums in apply(turned, pieces):
+                totals = [a.add_(b) for a, b in zip(totals, sums, strict=True)] if totals else sums
+            return torch.stack(list(apply(lengths, totals)), 2)
 
     @cached_property
     def _copies(self) -> Any:

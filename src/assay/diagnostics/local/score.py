@@ -18,7 +18,7 @@ they cannot be told apart.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -192,7 +192,8 @@ class Score(LocalTest):
     def _found(self, observation: Observation, *, told: bool) -> "_Found":
         """What is found at a few observations."""
         rings, sums = self._asked(observation, range(1))
-        kinds, tables = zip(*map(self.sets.evidence, sums), strict=True)
+        with spread_over(min(torch.get_num_threads(), len(sums))) as apply:
+            kinds, tables = zip(*apply(self.sets.evidence, sums), strict=True)
         statistics = np.stack([pooled(table) for table in tables])
         evidence = np.stack([pvalue(each[:, 0], each[:, 1:]) for each in tables])
         each = enumerate(sums if told else [])
@@ -335,9 +336,18 @@ class Sets:
     def weights(self) -> tuple[Weights, ...]:
         """What sums of each bank say, by covariances that no exchange changes."""
         rows = torch.arange(0, len(self.x), 1 + len(self.x) // MEASURED, device=self.x.device)
-        parts = [list(self._features(some)) for some in rows.split(self._step)]
-        tables = (torch.cat([f.flatten(0, 1) for f in each]) for each in zip(*parts, strict=True))
-        return tuple(bank.weigh(table) for bank, table in zip(self.banks, tables, strict=True))
+        places = [self.stand(self.members[r], self.x[r]) for r in rows.split(self._step)]
+
+        def weigh(bank: Bank) -> Weights:
+            parts = [_centred(bank, standing).flatten(0, 1) for standing in places]
+            return bank.weigh(torch.cat(parts))
+
+        with spread_over(self._workers) as apply:
+            return tuple(apply(weigh, self.banks))
+
+    @property
+    def _workers(self) -> int:
+        return torch.get_num_threads() if self.x.device.type == "cpu" else 1
 
     def evidence(
         self, sums: list[Sums], reference: int | None = None
@@ -359,7 +369,9 @@ class Sets:
             for rows in self._parts
         ]
         places = [self.stand(self.members[rows], self.x[rows]) for rows in self._parts]
-        each = [self._summed(i, places, blocks, rings) for i in range(len(self.banks))]
+        work = partial(self._summed, places=places, blocks=blocks, rings=rings)
+        with spread_over(self._workers) as apply:
+            each = list(apply(work, range(len(self.banks))))
         return [list(at) for at in zip(*each, strict=True)]
 
     def _summed(
