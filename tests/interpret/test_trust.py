@@ -5,9 +5,10 @@ import pytest
 import torch
 
 import assay
+from assay import Draws, moments, power
 from assay._core import stream
-from assay.interpret.errors import Shift
-from assay.interpret.power import PowerCurve, PowerResult
+from assay.interpret.errors import Shift, Wide
+from assay.interpret.power import Planting, PowerCurve, PowerResult
 from assay.interpret.trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, judged, trust_map
 from assay.results import Holm
 from assay.samples.neighbourhoods import Support
@@ -110,3 +111,29 @@ def test_a_picture(found):
     with pytest.raises(ValueError, match="coordinates: expected"):
         assay.plots.trust_map(found, coordinates=np.zeros((4, 3)))
     plt.close("all")
+
+
+class TestManyObservations:
+    """Errors are planted at some of them, which tell of the others."""
+
+    def test_sizes_are_about_those_of_planting_everywhere(self, gaussian):
+        """Of 40 observations, at which errors could have been planted as well."""
+        test = moments(gaussian().latents(1500), null=39)
+        x_o = 1.4 * torch.randn(40, 2, generator=stream(0, "many"))
+        whole = power(test, Draws(x_o), repetitions=60)
+        some = Planting.at_some(test, Draws(x_o), 0, 0.05)([Shift(), Wide()], 60)
+        assert some.settings["planted_at"] == sorted(some.settings["planted_at"])
+        assert len(some.settings["planted_at"]) <= 32
+        for one, other in zip(whole.curves, some.curves, strict=True):
+            assert other.mde.shape == other.scale.shape == (40,)
+            ratio = other.mde / one.mde
+            assert (ratio > 0.75).mean() >= 0.95
+            assert np.median(ratio) < 1.35
+
+    def test_parts_are_put_together(self, gaussian):
+        test = moments(gaussian(width=1.4).latents(400), null=19)
+        x_o = torch.randn(150, 2, generator=stream(1, "many"))
+        whole, parts = test.decided(Draws(x_o)), trust_map(test, x_o)
+        np.testing.assert_array_equal(parts.pvalue, whole.pvalue)
+        np.testing.assert_array_equal(parts.adjusted, whole.adjusted)
+        assert len(parts.verdicts) == 150

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import check_kind, check_number
+from .._core import check_kind, check_number, one_thread, spread_over
 from ..nulls.copies import Copies, Feature, Sums
 from ..nulls.exchange import LabelCopies
 from .base import ClosedForm, Scaling, Scores, Statistics
@@ -73,10 +73,14 @@ class Ridge(ClosedForm):
     def fit(self, copies: Copies, seed: int) -> "Surfaces":
         """Fits all copies; nothing is left to chance."""
         scaling = Scaling.fit(copies)
-        maps = [bank.fit(copies, scaling) for bank in self.features or _default(copies, scaling)]
+        banks = self.features or _default(copies, scaling)
+        workers = torch.get_num_threads() if copies.x.device.type == "cpu" else 1
+        with spread_over(workers) as apply:
+            maps = list(apply(lambda bank: bank.fit(copies, scaling), banks))
         sums = copies.sums(maps)
-        surfaces = (_surface(*pair, self.penalties) for pair in zip(maps, sums, strict=True))
-        return Surfaces(tuple(surfaces))
+        with spread_over(workers) as apply:
+            penalties = [self.penalties] * len(maps)
+            return Surfaces(tuple(apply(_surface, maps, sums, penalties)))
 
     def refit(self, data: Scores, copies: Copies, near: Tensor, seed: int) -> Scores:
         """Fits copies from the data's fit: contrasts near x_o alone are summed again."""
@@ -106,7 +110,8 @@ class Surface:
 
     def along(self, theta: Tensor, x: Tensor) -> Tensor:
         """Features along the eigenvectors, less their mean over members, with shape (o, s, p)."""
-        return (self.feature(theta, x) - self.mean) @ self.axes
+        with one_thread():
+            return (self.feature(theta, x) - self.mean) @ self.axes
 
     def weights(self, penalty: float) -> Tensor:
         """Weights (H + 1, p) along the eigenvectors."""

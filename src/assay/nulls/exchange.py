@@ -281,21 +281,28 @@ class LabelCopies(Copies):
     def sums(self, features: Sequence[Feature]) -> list[Sums]:
         """Covariances, and contrasts of the members that play the truth, centred within sets."""
         n, r, _ = self.members.shape
-        pools = [_Pool() for _ in features]
         step = max(16, ROOM // (r * max(feature.size for feature in features)))
-        for rows in torch.arange(n, device=self.x.device).split(step):
-            bags = self.turns.subset(rows).bags([torch.arange(len(rows), device=rows.device)])
-            for feature, pool in zip(features, pools, strict=True):
-                table = feature(self.members[rows], self.x[rows])
-                pool.add(table[:, :MOST_MEMBERS].flatten(0, 1))
-                pool.turn(bags.turned(table - table.mean(1, keepdim=True))[0])
+        blocks = [self.subset(some) for some in torch.arange(n, device=self.x.device).split(step)]
+        bags = [
+            block.turns.bags([torch.arange(len(block.x)).to(block.x.device)]) for block in blocks
+        ]
         # The truth less the mean of its set is the k-th part of k + 1 of its contrast; where it is
         # the draw of q that stands alone, the contrast is the other way round.
         scale = (1 if self.truths == 1 else -1) * r / (r - 1) / n
         by = self.turns.by[self.which.start : self.which.stop]
-        return [
-            Sums(pool.mean, pool.covariance, scale * pool.turned_by(by), n * r) for pool in pools
-        ]
+
+        def summed(feature: Feature) -> Sums:
+            pool = _Pool()
+            for block, added in zip(blocks, bags, strict=True):
+                table = feature(block.members, block.x)
+                pool.add(table[:, :MOST_MEMBERS].flatten(0, 1))
+                pool.turn(added.turned(table - table.mean(1, keepdim=True))[0])
+            return Sums(pool.mean, pool.covariance, scale * pool.turned_by(by), n * r)
+
+        # One thread to each feature: how sums round does not depend on their number.
+        workers = torch.get_num_threads() if self.x.device.type == "cpu" else 1
+        with spread_over(workers) as apply:
+            return list(apply(summed, features))
 
 
 @dataclass(frozen=True, eq=False)

@@ -263,7 +263,8 @@ class Moments(LocalTest):
     @cached_property
     def _laws(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean, and degrees of freedom, of the squared length of each bank's sum."""
-        return self._source.laws(self.banks)
+        with one_thread():
+            return self._source.laws(self.banks)
 
     @property
     def _null_key(self) -> Any:

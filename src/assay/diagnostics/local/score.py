@@ -618,8 +618,8 @@ class _Total:
 
     def add(self, *parts: Tensor) -> None:
         """Adds sums."""
-        before = self.parts or [torch.zeros_like(part) for part in parts]
-        self.parts = [a.add_(b) for a, b in zip(before, parts, strict=True)]
+        pairs = zip(self.parts, parts, strict=True)
+        self.parts = [a.add_(b) for a, b in pairs] if self.parts else list(parts)
 
 
 def _sums_at(

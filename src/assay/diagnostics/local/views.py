@@ -54,7 +54,7 @@ PENALTY = 0.01
 # Sums elsewhere count as far as they are beyond so many standard deviations.
 NOISE = 3.0
 # Random directions in which lengths of scaled features are taken.
-DIRECTIONS = 32
+DIRECTIONS = 16
 # The order of rank polynomials.
 ORDER = 8
 # Below this, a variance is none.
