@@ -1,16 +1,20 @@
-"""Writes the tables of docs/verdict.md from the records in results/verdict.
+"""Writes the tables of docs/verdict.md and docs/performance.md from the records in results.
 
-python -m benchmarks.page
+``python -m benchmarks.page`` writes them; with ``--ages`` it says which records are older than the
+code they measure.
 """
 
 import json
 import re
+import statistics
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, RECORDS = ROOT / "docs" / "verdict.md", ROOT / "results" / "verdict"
+DOCS, RECORDS = ROOT / "docs", ROOT / "results"
 MARK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 RIVALS = ("energy", "MMD", "AD", "ranks")
 SHAPES = {"normal": (), "skewed": ("skewed",), "discrete": ("counts",), "heavy": ("heavy tails",)}
@@ -122,6 +126,62 @@ def _interval(low: float, high: float) -> str:
     return f"{low:.3f} to {high:.3f}"
 
 
+def peer(record: Record) -> str:
+    found = record["peer"]
+    rate = statistics.mean(found["sbi"])
+    rows = [["sbi.diagnostics.LC2ST", "", rate, ""]]
+    own = statistics.mean(found["MLP"])
+    rows.append(["lc2st with MLP", 99, own, f"{rate / own:.0f}"])
+    for name, took in found["closed"].items():
+        rows.append([f"{name}, ten observations", 999, took / 1000, f"{rate / (took / 1000):.0f}"])
+    said = (
+        f"{_machine(record)} Products of the network alone reach {found['share of peak']:.0%} of "
+        f"what large products of matrices reach in the same run, "
+        f"{statistics.median(found['peak']) / 1e9:.0f} GFLOP/s; the time of all else that "
+        "training does is counted in.\n\n"
+    )
+    return said + table(("test", "nulls", "seconds a null", "times faster"), rows)
+
+
+def threads(record: Record) -> str:
+    found = record["threads"]
+    names = list(next(iter(found.values())))
+    rows = ([name, *(f"{found[count][name]:.2f}" for count in found)] for name in names)
+    return f"{_machine(record)}\n\n" + table(("seconds", *(f"{c} threads" for c in found)), rows)
+
+
+def gpu(record: Record) -> str:
+    found = record["gpu"]
+    rows = [["the first call in a process (MLP, 99 nulls)", found["first"]]]
+    rows += [[f"{name}", took] for name, took in found["engines"].items()]
+    rows += [[name, found[name]] for name in ("MLP, 999 nulls", "MLP, 10^5 pairs")]
+    rows += [[f"{name}, one observation", t] for name, t in found["one observation"].items()]
+    said = f"{found['device']}, 10^4 pairs; 99 nulls of networks, 999 of others, ten observations"
+    return f"{said} unless it says otherwise.\n\n" + table(("", "seconds"), rows)
+
+
+def sizes(record: Record) -> str:
+    rows = []
+    for axis, found in record["sizes"].items():
+        for name, each in found.items():
+            if name != "values":
+                took = ", ".join(f"{t:.2g}" for t in each["seconds"])
+                at = ", ".join(map(str, found["values"]))
+                rows.append([axis, name, at, took, f"{each['exponent']:.2f}"])
+    return table(("axis", "engine", "values", "seconds", "exponent"), rows)
+
+
+def memory(record: Record) -> str:
+    each = record["memory"].items()
+    rows = ([name, f"{f['seconds']:.0f}", f"{f['gb']:.1f}"] for name, f in each if "gb" in f)
+    return f"{_machine(record)}\n\n" + table(("", "seconds", "GB at most"), rows)
+
+
+def _machine(record: Record) -> str:
+    machine = record["machine"]
+    return f"{machine['processors']} cores ({record['threads_used']} threads)."
+
+
 BLOCKS: dict[str, Callable[[Record], str]] = {
     "level": level,
     "alternatives": alternatives,
@@ -129,13 +189,20 @@ BLOCKS: dict[str, Callable[[Record], str]] = {
     "features": rates,
     "one": rates,
     "detectable": detectable,
-    "corrected": detectable,
     "exact": exact,
     "claims": claims,
     "planted": planted,
     "at": at,
     "simulator": simulator,
+    "peer": peer,
+    "threads": threads,
+    "gpu": gpu,
+    "sizes": sizes,
+    "memory": memory,
 }
+# Tables of the page on speed; all others are of the verdict's.
+SPEED = ("peer", "threads", "gpu", "sizes", "memory")
+PAGES = ("verdict.md", "performance.md")
 # Records that more than one table is made of.
 OF = {"planted": "claims"}
 
@@ -148,11 +215,16 @@ def read(path: Path) -> Record:
 
 def path_of(block: str) -> Path:
     """The record that a table is made of."""
-    return RECORDS / f"{OF.get(block, block)}.json"
+    return RECORDS / ("speed" if block in SPEED else "verdict") / f"{OF.get(block, block)}.json"
+
+
+def page_of(block: str) -> Path:
+    """The page that shows a table."""
+    return DOCS / ("performance.md" if block in SPEED else "verdict.md")
 
 
 def rewritten(text: str) -> str:
-    """The page with all its tables made anew."""
+    """A page with all its tables made anew."""
 
     def made(found: re.Match[str]) -> str:
         record = read(path_of(found[2]))
@@ -161,5 +233,24 @@ def rewritten(text: str) -> str:
     return MARK.sub(made, text)
 
 
+def ages() -> list[tuple[str, str, str]]:
+    """Records with their commits, and whether the code has changed since."""
+    found = []
+    for path in sorted(RECORDS.glob("*/*.json")):
+        record = read(path)
+        commit = str(record.get("commit", "") if isinstance(record, dict) else "").split("-")[0]
+        git = ["git", "-C", str(ROOT), "diff", "--quiet", commit, "--", "src/assay"]
+        same = bool(commit) and subprocess.run(git, capture_output=True).returncode == 0
+        words = "of this code" if same else "older than the code"
+        found.append((str(path.relative_to(RECORDS)), commit[:9], words))
+    return found
+
+
 if __name__ == "__main__":
-    PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    if "--ages" in sys.argv:
+        for row in ages():
+            print("{:32}{:12}{}".format(*row))
+    else:
+        for name in PAGES:
+            page = DOCS / name
+            page.write_text(rewritten(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -228,7 +228,7 @@ AXES: dict[str, list[int]] = {
     "observations": [1, 3, 10, 30],
     "d": [2, 8, 32],
     "m": [2, 5, 10],
-    "k": [4, 16, 64],
+    "k": [8, 16, 64],
 }
 
 
@@ -236,10 +236,12 @@ AXES: dict[str, list[int]] = {
 FIXED = {"MLP": ("observations", "k"), "Ridge": ("k",)}
 
 
-def sizes(rounds: int) -> dict[str, Any]:
-    """Seconds along each axis, with the exponent of a power law through them."""
+def sizes(rounds: int, only: str) -> dict[str, Any]:
+    """Seconds along each axis, or one, with the exponent of a power law through them."""
     found: dict[str, Any] = {}
     for axis, values in AXES.items():
+        if only not in ("", axis):
+            continue
         found[axis] = {"values": values}
         for name in ("MLP", "Ridge", "moments", "score"):
             run, nulls = ENGINES[name]
@@ -341,11 +343,12 @@ def main() -> None:
         "peer": lambda: peer(given.rounds),
         "threads": lambda: threads(given.most),
         "gpu": gpu,
-        "sizes": lambda: sizes(given.rounds),
+        "sizes": lambda: sizes(given.rounds, given.case),
         "memory": lambda: memory(given.case),
     }
     found = ways[given.what]()
-    record = {**origin(), "threads": torch.get_num_threads(), "seed": 0, given.what: found}
+    record = {**origin(), "threads_used": torch.get_num_threads(), "seed": 0}
+    record[given.what] = found
     if given.out:
         Path(given.out).write_text(json.dumps(record, indent=1))
     print(json.dumps(found, indent=1))

@@ -13,7 +13,8 @@ SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
 
 # These import each other by their package, others are run by their path.
 IN_PACKAGE = (
-    *("alternatives", "effects", "page", "record", "simulator", "speed_compat", "verdict"),
+    *("alternatives", "effects", "page", "power_mlp", "record", "simulator", "speed"),
+    *("speed_compat", "verdict"),
 )
 
 
@@ -28,17 +29,23 @@ def test_every_benchmark_can_be_imported():
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_tables_of_the_verdict_are_those_of_the_records():
-    text = page.PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", page.PAGES)
+def test_tables_are_those_of_the_records(name):
+    text = (page.DOCS / name).read_text(encoding="utf-8")
+    assert page.MARK.search(text)
     assert page.rewritten(text) == text
 
 
 @pytest.mark.parametrize("name", page.BLOCKS)
 def test_a_record_that_is_shown_says_where_it_comes_from(name):
     path = page.path_of(name)
-    if f"<!-- {name} -->" not in page.PAGE.read_text(encoding="utf-8"):
-        assert not path.exists()
-        return
+    assert f"<!-- {name} -->" in page.page_of(name).read_text(encoding="utf-8")
     record = page.read(path)
     assert {"versions", "machine", "seed"} <= set(record)
     assert "commit" in record or "commits" in record
+
+
+def test_ages_of_records_are_told():
+    found = page.ages()
+    assert len(found) > 10
+    assert {words for *_, words in found} <= {"of this code", "older than the code"}
