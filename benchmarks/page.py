@@ -177,6 +177,26 @@ def memory(record: Record) -> str:
     return f"{_machine(record)}\n\n" + table(("", "seconds", "GB at most"), rows)
 
 
+# Columns of the table of recipes: a half, a number of pairs or a place, and its heading.
+RECIPES = (
+    *(("chosen", 1000, "chosen, 10³"), ("chosen", 10_000, "chosen, 10⁴")),
+    *(("held", 1000, "held, 10³"), ("held", 10_000, "held, 10⁴")),
+    *(("samples", 2000, "samples, 2000"), ("samples", 10_000, "samples, 10⁴")),
+    *(("leak", "at 2", "leak at 2"), ("leak", "at 1", "leak at 1")),
+)
+
+
+def recipes(record: Record) -> str:
+    found = {(r["recipe"], r["half"], r["n"]): r["rejected"] for r in record["rows"]}
+    names = dict.fromkeys(r["recipe"] for r in record["rows"])
+    rows = ([name, *(_rate(found.get((name, *c[:2]))) for c in RECIPES)] for name in names)
+    return table(("layers", *(heading for *_, heading in RECIPES)), rows)
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
 def _machine(record: Record) -> str:
     machine = record["machine"]
     return f"{machine['processors']} cores ({record['threads_used']} threads)."
@@ -199,10 +219,14 @@ BLOCKS: dict[str, Callable[[Record], str]] = {
     "gpu": gpu,
     "sizes": sizes,
     "memory": memory,
+    "recipes": recipes,
 }
-# Tables of the page on speed; all others are of the verdict's.
-SPEED = ("peer", "threads", "gpu", "sizes", "memory")
-PAGES = ("verdict.md", "performance.md")
+# Pages with the folders of their records, and their tables; others are of the first.
+PAGES = {"verdict.md": "verdict", "performance.md": "speed", "defaults.md": "defaults"}
+ON = {
+    **dict.fromkeys(("peer", "threads", "gpu", "sizes", "memory"), "performance.md"),
+    "recipes": "defaults.md",
+}
 # Records that more than one table is made of.
 OF = {"planted": "claims"}
 
@@ -215,12 +239,12 @@ def read(path: Path) -> Record:
 
 def path_of(block: str) -> Path:
     """The record that a table is made of."""
-    return RECORDS / ("speed" if block in SPEED else "verdict") / f"{OF.get(block, block)}.json"
+    return RECORDS / PAGES[page_of(block).name] / f"{OF.get(block, block)}.json"
 
 
 def page_of(block: str) -> Path:
     """The page that shows a table."""
-    return DOCS / ("performance.md" if block in SPEED else "verdict.md")
+    return DOCS / ON.get(block, "verdict.md")
 
 
 def rewritten(text: str) -> str:

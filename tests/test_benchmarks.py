@@ -49,3 +49,9 @@ def test_ages_of_records_are_told():
     found = page.ages()
     assert len(found) > 10
     assert {words for *_, words in found} <= {"of this code", "older than the code"}
+
+
+def test_the_factor_in_the_readme_is_that_of_the_record():
+    ratio = page.read(page.path_of("peer"))["peer"]["ratio"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"[{ratio:.0f} times less time](docs/performance.md)" in readme

@@ -129,6 +129,28 @@ class TestDask:
         np.testing.assert_array_equal(found.local.null, serial.local.null)
         assert found.local.pvalue == serial.local.pvalue
 
+    def test_bits_of_draws(self, client):
+        theta = torch.randn(300, 1, generator=torch.Generator().manual_seed(0))
+        x = theta + torch.randn(300, 1, generator=torch.Generator().manual_seed(1))
+        makes = partial(assay.Calibration.of, _posterior, theta, x, 4)
+        far = makes(drawing=assay.Drawing(executor=client.get_executor()))
+        assert torch.equal(far.theta_q, makes().theta_q)
+
+    def test_what_fails_elsewhere_is_named(self, client):
+        theta = torch.zeros(120, 1)
+        x = torch.arange(120.0)[:, None]
+        makes = partial(assay.Calibration.of, _fails_at_70, theta, x, 4)
+        with pytest.raises(ValueError, match=r"got none at x\[70\]"):
+            makes(drawing=assay.Drawing(executor=client.get_executor()))
+        how = assay.Drawing(failures=0.01, executor=client.get_executor())
+        assert len(makes(drawing=how)) == 119
+
+
+def _fails_at_70(x, n):
+    if x[0] == 70:
+        raise RuntimeError("no draws here")
+    return x + torch.randn(n, 1)
+
 
 def _posterior(x, n):
     return x / 2 + 0.5**0.5 * torch.randn(n, 1)

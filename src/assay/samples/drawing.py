@@ -8,6 +8,7 @@ theta, so that tests stay exact, for the other x.
 
 import os
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import as_tensors, check_number, isolated, progress, said, stream, time_limit
+from .._core import as_tensors, check_number, isolated, over, progress, said, stream, time_limit
 from .chunks import Chunk, existing_folder
 from .posterior import LIMIT, Posterior
 
@@ -37,6 +38,8 @@ class Drawing:
         failures: The share of x at which drawing may fail; these are left out, with a remark.
         resume: A folder in which draws are kept as they are made. The same call with the same
             folder makes only those that are missing. Give each posterior a folder of its own.
+        executor: Any :class:`concurrent.futures.Executor`, to which the posterior is sent with
+            some x at a time; all are drawn here if None. Does not change draws.
 
     Example:
         >>> Drawing(limit=60, failures=0.01)
@@ -46,6 +49,7 @@ class Drawing:
     limit: float = LIMIT
     failures: float = 0.0
     resume: str | os.PathLike[str] | None = None
+    executor: Executor | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limit", check_number("limit", self.limit))
@@ -97,14 +101,18 @@ def drawn_at(
         torch.Size([10, 5, 2])
     """
     failures = _Failures(label, int(how.failures * len(x)), len(x))
-    job = _Job(posterior, n, seed, purpose, how, failures)
+    job = _Job(posterior, n, seed, purpose, replace(how, executor=None), failures)
     size = posterior.rows * max(1, TOGETHER // posterior.rows)
-    chunks: list[Chunk] = []
+    pieces = ((x[first : first + size], first) for first in range(0, len(x), size))
+    found: dict[int, Chunk] = {}
     silent = None if len(x) > FEW else True
     with progress(desc=f"drawing: {purpose}", total=len(x), silent=silent, unit="x") as bar:
-        for first in range(0, len(x), size):
-            chunks.append(job.chunk(x[first : first + size], first))
-            bar.update(len(chunks[-1].made))
+        work = job.here if how.executor is None else job.elsewhere
+        for i, (found[i], errors) in over(how.executor, work, pieces):
+            for number, error in errors.items():
+                failures.add(number, error)
+            bar.update(len(found[i].made))
+    chunks = [found[i] for i in range(len(found))]
     good = torch.from_numpy(np.concatenate([~chunk.failed for chunk in chunks]))
     theta = np.concatenate([chunk.made[~chunk.failed] for chunk in chunks])
     with isolated(stream(seed, purpose, "remarks")):
@@ -179,6 +187,15 @@ class _Job:
     purpose: str
     how: Drawing
     failures: _Failures
+
+    def here(self, piece: tuple[Tensor, int]) -> tuple[Chunk, dict[int, str]]:
+        """Draws at x (b, ...), the first of which has this number; failures are known already."""
+        return self.chunk(*piece), {}
+
+    def elsewhere(self, piece: tuple[Tensor, int]) -> tuple[Chunk, dict[int, str]]:
+        """The same in another process, with what failed."""
+        failures = replace(self.failures, most=self.failures.total, errors={})
+        return replace(self, failures=failures).chunk(*piece), failures.errors
 
     def chunk(self, x: Tensor, first: int) -> Chunk:
         """Draws at x (b, ...), of which the first has this number; those that are not kept yet."""
