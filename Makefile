@@ -50,7 +50,10 @@ test-adapters: .venv-adapters/.installed
 # Experiments lie beside benchmarks, and are not installed.
 bench: export PYTHONPATH := .
 bench: install
-	$(BIN)/python benchmarks/speed_lc2st.py
+	$(BIN)/python -m benchmarks.speed peer --out results/speed/peer.json
+	$(BIN)/python -m benchmarks.speed threads --out results/speed/threads.json
+	$(BIN)/python -m benchmarks.speed sizes --out results/speed/sizes.json
+	$(BIN)/python -m benchmarks.speed memory --out results/speed/memory.json
 	$(BIN)/python -m benchmarks.speed_compat
 	$(BIN)/python benchmarks/speed_closed_form.py
 	$(BIN)/python benchmarks/level.py
@@ -71,6 +74,7 @@ bench: install
 	$(BIN)/python benchmarks/power_mde.py
 	$(BIN)/python benchmarks/zoom.py
 	$(BIN)/python -m benchmarks.simulator --repetitions 20 --level 200
+	$(BIN)/python -m benchmarks.page
 
 # Every figure and table at a small budget, under half an hour; see experiments/__main__.py.
 experiments: install

@@ -129,18 +129,22 @@ def _interval(low: float, high: float) -> str:
 def peer(record: Record) -> str:
     found = record["peer"]
     rate = statistics.mean(found["sbi"])
-    rows = [["sbi.diagnostics.LC2ST", "", rate, ""]]
     own = statistics.mean(found["MLP"])
-    rows.append(["lc2st with MLP", 99, own, f"{rate / own:.0f}"])
-    for name, took in found["closed"].items():
-        rows.append([f"{name}, ten observations", 999, took / 1000, f"{rate / (took / 1000):.0f}"])
+    each = {"sbi.diagnostics.LC2ST": ("", rate), "lc2st with MLP": (99, own)}
+    each |= {f"{k}, ten observations": (999, t / 1000) for k, t in found["closed"].items()}
+    rows = [[k, n, _three(1000 * t), _three(rate / t)] for k, (n, t) in each.items()]
     said = (
         f"{_machine(record)} Products of the network alone reach {found['share of peak']:.0%} of "
         f"what large products of matrices reach in the same run, "
         f"{statistics.median(found['peak']) / 1e9:.0f} GFLOP/s; the time of all else that "
         "training does is counted in.\n\n"
     )
-    return said + table(("test", "nulls", "seconds a null", "times faster"), rows)
+    return said + table(("test", "nulls", "milliseconds a null", "times faster"), rows)
+
+
+def _three(value: float) -> str:
+    """A number with three digits, in plain."""
+    return f"{float(f'{value:.3g}'):g}" if value < 1e5 else f"{value:.0f}"
 
 
 def threads(record: Record) -> str:
