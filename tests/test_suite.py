@@ -411,3 +411,20 @@ class TestBadInput:
     def test_a_suite_that_cannot_be(self, given, message):
         with pytest.raises((ValueError, TypeError), match=message):
             Suite(**given)
+
+
+def test_many_observations(monkeypatch):
+    """Errors are planted at some of them, and it is said so."""
+    for place in ("interpret.power", "suite"):
+        monkeypatch.setattr(f"assay.{place}.MOST_PLANTED", 4)
+    theta, noise = torch.randn(2, 200, 1, generator=stream(0, "many"))
+    z = torch.randn(200, 8, 1, generator=stream(1, "many"))
+    x = theta + noise
+    calibration = assay.Calibration(theta, x, x[:, None] / 2 + 0.5**0.5 * z)
+    x_o = 1.4 * torch.randn(7, 1, generator=stream(2, "many"))
+    draws = x_o[:, None] / 2 + 0.5**0.5 * torch.randn(7, 50, 1, generator=stream(3, "many"))
+    suite = assay.Suite.quick(null=39, pairs=40)
+    found = assay.check(calibration, x_o=assay.Draws(x_o, draws), suite=suite)
+    assert len(found.verdicts) == len(found.detectable["shift 0"].mde) == 7
+    assert len(found.detectable.settings["planted_at"]) == 4
+    assert any("planted at 4 of the 7 observations" in said for said in found.remarks)

@@ -52,7 +52,7 @@ from .diagnostics.local.score import SHARES, score
 from .interpret.effects import Effects, effects, effects_of
 from .interpret.errors import FadingShift, Narrow, Shift, Wide
 from .interpret.health import health
-from .interpret.power import Planting, PowerResult
+from .interpret.power import MOST_PLANTED, Planting, PowerResult
 from .interpret.predictive import PredictiveResult, among
 from .interpret.trust import REJECTED, Simulated, TrustMap, judged, judged_by
 from .interpret.verdict import OVER_ALL_X, Verdict
@@ -591,6 +591,11 @@ def _remarks(given: _Given, labels: tuple[str, ...], outside: np.ndarray) -> tup
         remarks.append(
             f"There are only {given.local.k} draws of q at each x: with {given.local.m + 2} or "
             "more, local PITs and tests over all x are run too, and effects are sharper."
+        )
+    if len(labels) > MOST_PLANTED:
+        remarks.append(
+            f"Errors were planted at {MOST_PLANTED} of the {len(labels)} observations, far from "
+            "each other; the others are said to detect the largest size of the nearest three."
         )
     chain = autocorrelation(given.sets.members[:, 1:])
     if chain is not None:
