@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import assay
 from assay import MLP, Exchange, KnownBase
+from assay._core import stream
+from assay.classifiers import mlp
 from assay.classifiers.mlp import _initial, _Stack
 
 SMALL = {"hidden": (10, 7), "epochs": 3, "batch": 33}
@@ -152,3 +156,37 @@ def test_a_gpu_agrees_with_the_cpu(gaussian):
     gpu = assay.lc2st(calibration.to("cuda"), null=Exchange(39))(draws)
     np.testing.assert_allclose(gpu.probabilities, cpu.probabilities, atol=0.05)
     assert abs(gpu.pvalue - cpu.pvalue) < 0.2
+
+
+def test_smaller_chunks_where_memory_runs_out(gaussian, monkeypatch):
+    """As a GPU would run out of it with more than three copies at a time."""
+    copies = Exchange(7).copies(gaussian().calibration(60), 0)
+    recipe, train = MLP(hidden=(8,), epochs=1), mlp._train
+    expected = recipe.fit(copies, 0).weights
+
+    def full(recipe, some, *given):
+        if len(some) > 3:
+            raise torch.cuda.OutOfMemoryError
+        return train(recipe, some, *given)
+
+    monkeypatch.setattr(mlp, "_train", full)
+    with pytest.warns(UserWarning, match="2 copies at a time"):
+        found = replace(recipe, chunk=8).fit(copies, 0).weights
+    assert torch.equal(found, expected)
+
+
+def test_steps_against_torch(gaussian):
+    """A few steps beside those of torch.optim.AdamW, on the same slopes."""
+    recipe = MLP(hidden=(8,), rate=0.05, decay=0.3)
+    stack = _Stack(torch.randn(19, generator=stream(0, "w")), (1, 6, 1), 2, 4)
+    theirs = torch.nn.Parameter(stack.flat.clone())
+    optimizer = torch.optim.AdamW([theirs], weight_decay=recipe.decay)
+    descent, generator = mlp._Descent(stack), stream(1, "slopes")
+    scales = mlp._scales(recipe, 30)
+    for scale, rate in zip(scales, mlp._cycle(30), strict=True):
+        slope = torch.randn(stack.flat.shape, generator=generator)
+        stack.descend = lambda *batch, slope=slope: stack.slope.copy_(slope)
+        descent(*torch.zeros(3, 2, 4), scale[None])
+        theirs.grad, optimizer.param_groups[0]["lr"] = slope, recipe.rate * rate
+        optimizer.step()
+    torch.testing.assert_close(stack.flat, theirs.detach(), rtol=1e-4, atol=1e-5)
