@@ -236,6 +236,8 @@ class _Sample:
         """All numbers, with a leading axis h, from weights (h, s) of mean one."""
         h, (s, m) = len(weights), self.theta.shape
         scale = self.theta.std(0)
+        # Without some of the draws a parameter of few values may not vary.
+        scale = np.where(scale > 0, scale, 1)
         z = (self.theta - self.theta.mean(0)) / scale
         mean, square = weights @ z / s, weights @ z**2 / s
         inverse = np.square(weights).mean(1)

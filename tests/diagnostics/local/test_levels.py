@@ -13,6 +13,7 @@ from assay.diagnostics.local.levels import (
     Levels,
     Uniform,
     level_test,
+    null_band,
     weighted_curves,
 )
 from assay.samples.neighbourhoods import Nearest, Smooth
@@ -284,6 +285,14 @@ def test_columns_and_sizes_are_combined_and_one_of_each_stays_what_it_is():
     # Larger in every size and column is larger together.
     statistics[..., 7] = 5
     assert (curves.total.argmax(1) == 7).all()
+
+
+def test_a_null_band_holds_what_it_says():
+    """Data that are like their 199 null copies lie beyond it in 5 %; 20 000 repetitions."""
+    values = np.random.default_rng(0).standard_normal((20_000, 200))
+    beyond = Band(values[:, 0], *null_band(values[:, 1:], 1)).sign
+    low, high = scipy.stats.binom(20_000, 0.025).interval(0.999)
+    assert all(low <= (beyond == side).sum() <= high for side in (-1, 1))
 
 
 def test_a_band_says_on_which_side_a_number_lies():

@@ -193,6 +193,14 @@ def test_intervals_at_x_o_hold(curve, kind):
     assert (held[1:] >= 0.88).all()
 
 
+@pytest.mark.parametrize("kind", ["draws", "latents"])
+def test_bias_is_in_units_of_q(kind):
+    """Of a q that is twice as wide as the truth, half a deviation is a whole one of the truth."""
+    wide = Planted(bias=lambda x: 0.5 + 0 * x, width=lambda x: 2 + 0 * x)
+    found = local_effects(wide.given(kind, 3000, 1), X_O)
+    np.testing.assert_allclose(found.bias.value[-1], 0.5, atol=0.12)
+
+
 def test_the_largest_size_with_a_claim_is_told():
     """An error within the nearest twentieth only."""
     z, x = torch.randn(2, 4000, 1, generator=stream(0, "narrow"))

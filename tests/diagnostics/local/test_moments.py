@@ -82,6 +82,16 @@ def test_level(gaussian, kind, where):
         assert low <= (found <= alpha + 1e-9).sum() <= high
 
 
+def test_sums_are_weighted(gaussian):
+    """Squared lengths of the data by hand, for weights that differ from set to set."""
+    latents = gaussian(shift=0.3).latents(60).sorted()
+    test = moments(latents, Smooth((0.2, 0.5)), KnownBase(1), Hermite(2))
+    weights = test.weights(test.calibration.observation(Draws(X_O)))
+    expected = (weights[0] @ Hermite(2)(test.calibration.theta)).square().sum(1)
+    found = test._squares(weights, range(1))[0, 0, :, 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
 def half_wrong(n, seed, shift=0.6):
     """Latents that are right for x_1 > 0 and shifted for x_1 < 0."""
     generator = stream(seed, "half")

@@ -76,6 +76,12 @@ def test_level_of_many(make):
     assert 9 <= sum(low) <= 33
 
 
+def test_the_auc_of_a_right_q_is_one_half_on_average():
+    """40 repetitions: within four standard errors; a classifier that saw its set says more."""
+    found = [score(sets(seed, n=60, m=1, k=4), null=9)(X_O).auc.value for seed in range(40)]
+    assert abs(np.mean(found) - 0.5) <= 4 * np.std(found) / 40**0.5
+
+
 class TestLocal:
     def test_what_is_wrong_elsewhere_does_not_leak_in(self):
         def far(x):

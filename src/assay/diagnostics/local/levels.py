@@ -344,6 +344,12 @@ class Around:
             yield from apply(function, range(copies))
 
 
+def null_band(null: np.ndarray, axis: int) -> np.ndarray:
+    """The 2.5 and 97.5 % quantiles of null copies, beyond each of which 2.5 % of data lie."""
+    # One of H + 1 values that are alike is beyond the i-th of the others in H + 1 - i cases.
+    return np.asarray(np.quantile(null, [0.025, 0.975], axis=axis, method="weibull"))
+
+
 @dataclass(frozen=True, eq=False)
 class Band(Rowed):
     """A number for each column (j,) or (o, j), and the 2.5 and 97.5 % quantiles of its null."""
@@ -414,8 +420,7 @@ class LevelResult(LocalResult):
         # The trapezoidal rule, with both ends on the diagonal.
         shares = 0.5 * (edges[2:] - edges[:-2]) * weigh(self.alphas)
         value, null = ((c - self.alphas) @ shares for c in (self.curves, self.null_curves))
-        lower, upper = np.quantile(null, [0.025, 0.975], axis=-2)
-        return Band(np.asarray(value), lower, upper)
+        return Band(np.asarray(value), *null_band(null, -2))
 
     @property
     def _end(self) -> str:

@@ -33,7 +33,7 @@ from ...samples.calibration import Calibration, Draws, Observation
 from ...samples.neighbourhoods import Nearest
 from ...samples.posterior import StandardNormal
 from .base import LocalTest, Move, Planted
-from .levels import Band
+from .levels import Band, null_band
 from .views import (
     MEASURED,
     TINY,
@@ -638,5 +638,5 @@ def _sums_at(
 
 def _band(values: np.ndarray) -> Band:
     """Values (o,) of the data with the null band of the other copies, from values (o, h)."""
-    lower, upper = np.quantile(values[:, 1:], [0.025, 0.975], axis=1)
+    lower, upper = null_band(values[:, 1:], 1)
     return Band(values[:, 0], lower, upper)
