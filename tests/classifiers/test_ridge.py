@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
-import scipy.stats
 import torch
 
 import assay
 from assay import MLP, Exchange, FreePermutation, KnownBase, Ridge, lc2st
-from assay.classifiers.features import Conditional, Joint
+from assay.classifiers.features import Joint
 
 X_O = torch.tensor([0.5, -0.5])
 SMALL = Ridge(Joint(32), penalties=0.01)
@@ -58,16 +57,6 @@ def test_against_the_bayes_classifier(gaussian, space):
     bayes = posterior.bayes(theta, X_O).numpy()
     assert np.corrcoef(result.probabilities, bayes)[0, 1] > 0.9
     assert np.abs(result.probabilities - bayes).mean() < 0.05
-
-
-@pytest.mark.parametrize("space", SPACES)
-def test_level(gaussian, space):
-    """400 repetitions; limits hold 99.9 % of the time each."""
-    small = Ridge((Joint(16), Joint(16, frame=Conditional(16))), penalties=(0.01, 0.1))
-    p = [float(run(gaussian(), space, 100, small, 19, seed=s).pvalue) for s in range(400)]
-    for level in (0.05, 0.1, 0.2):
-        low, high = scipy.stats.binom.interval(0.999, 400, level)
-        assert low <= np.sum(np.array(p) <= level + 1e-9) <= high
 
 
 def test_more_draws_at_each_x_see_more(gaussian):

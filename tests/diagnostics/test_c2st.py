@@ -303,42 +303,6 @@ def level(classifier, sizes, evaluation, repetitions=1000):
     return np.stack([c2st(*pair, classifier, null, evaluation).pvalue for pair in each])
 
 
-LEVELS = {
-    "LDA, more truths": (LDA(), (47, 20), held_out(0.5)),
-}
-SLOW_LEVELS = {
-    "QDA": (QDA(), (30, 30), KFold(5)),
-    "LDA, more draws": (LDA(), (20, 47), held_out(0.5)),
-    "Ridge": (FLAT, (25, 25), held_out(0.4)),
-    "Ridge, more truths": (FLAT, (65, 20), KFold(2)),
-    "Ridge, more draws": (FLAT, (20, 65), KFold(2)),
-    "QDA, more truths": (QDA(), (65, 20), KFold(5)),
-    "QDA, more draws": (QDA(), (20, 65), KFold(5)),
-}
-CASES = [
-    *(pytest.param(*case, id=name) for name, case in LEVELS.items()),
-    *(pytest.param(*case, id=name, marks=pytest.mark.slow) for name, case in SLOW_LEVELS.items()),
-]
-
-
-@pytest.mark.parametrize(("classifier", "sizes", "evaluation"), CASES)
-def test_level(classifier, sizes, evaluation):
-    """1000 repetitions, all statistics, within 99.9 % binomial intervals; uniform p-values.
-
-    Ties count against rejection: statistics of few values may reject less often, others not.
-    """
-    found = level(classifier, sizes, evaluation)
-    continuous = [name in ("mse", "confidence", "mse0") for name in STATISTICS]
-    for alpha in (0.05, 0.2, 0.5):
-        low, high = scipy.stats.binom(1000, alpha).interval(0.999)
-        rejections = (found <= alpha + 1e-9).sum(0)
-        assert (rejections <= high).all()
-        assert (rejections[continuous] >= low).all()
-    for column in found.T[continuous]:
-        counts = np.bincount(np.rint(20 * column).astype(int), minlength=21)[1:]
-        assert scipy.stats.chisquare(counts).pvalue > 1e-3
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(30, 30), (30, 95), (95, 30)])
 def test_level_of_networks(sizes):
@@ -572,17 +536,6 @@ def test_bad_classifiers():
 def test_discrete_samples_may_consist_of_the_same_values():
     p, q = torch.arange(40.0)[:, None] % 2, torch.arange(60.0)[:, None] % 2
     assert (c2st(p, q, LDA(), Exchange(9)).pvalue > 0.05).all()
-
-
-@pytest.mark.slow
-def test_level_of_few_valued_samples_at_one_seed():
-    """500 repetitions of binary rows, all with seed 0."""
-    found = []
-    for i in range(500):
-        p, q = (torch.rand(2, 20, 1, generator=stream(i, "binary")) < 0.3).float()
-        found.append(assay.c2st(p, q, LDA(), assay.Exchange(39), KFold(2))["mse"].pvalue)
-    for alpha in (0.05, 0.2, 0.3):
-        assert (np.array(found) <= alpha).sum() <= scipy.stats.binom.ppf(0.999, 500, alpha)
 
 
 class TestStatistics:

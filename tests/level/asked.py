@@ -13,19 +13,30 @@ import torch
 from sklearn.model_selection import KFold
 
 import assay
-from assay import Exchange, KnownBase, LocalExchange, Nearest, Ridge, Smooth
+from assay import (
+    MLP,
+    Exchange,
+    FreePermutation,
+    KnownBase,
+    LocalExchange,
+    Nearest,
+    Ridge,
+    Smooth,
+)
 from assay._core import stream
 from assay.classifiers import LDA, QDA
-from assay.classifiers.features import Joint
+from assay.classifiers.base import Classifier
+from assay.classifiers.features import Joint, NormalScores
 from assay.interpret.predictive import among
 from assay.interpret.trust import REJECTED, judged_by
 from assay.samples.neighbourhoods import support
+from tests.conftest import FunctionScores
 
 from .designs import DESIGNS, log_density
 
 ALPHAS = np.array([0.05, 0.2])
 NEAR = Nearest((0.3, 0.6))
-RIDGE = Ridge((Joint(16),), penalties=0.1)
+RIDGE, TINY = Ridge((Joint(16),), penalties=0.1), MLP((8,), epochs=2, batch=32)
 LEVELS = (0.2, 0.5, 0.8)
 
 
@@ -39,9 +50,32 @@ def left(value, lower, upper):
     return bool(((value < lower - 1e-9) | (value > upper + 1e-9)).any())
 
 
-def local(make, design, seed):
+class Ordered(Classifier):
+    """A classifier that minds the order of rows: how often each place of a set is the truth."""
+
+    def fit(self, copies, seed):
+        tables = [copies.rows(h) for h in range(len(copies))]
+        places = torch.stack([t.labels.float().reshape(-1, copies.odds + 1) for t in tables])
+        value = places.mean(1).std(1)
+
+        def scores(theta, x):
+            shape = len(theta), len(value), theta.shape[1]
+            return (0.5 + 0.4 * value[:, None]).expand(shape).clamp(0, 1)
+
+        return FunctionScores(scores)
+
+
+def pairs(design, seed):
+    return design.pairs(seed)
+
+
+def latents(design, seed):
+    return design.latents(seed)
+
+
+def local(given, make, design, seed):
     """The p-value at the first of two observations, and whether any of them is rejected."""
-    result = make(design.pairs(seed)).decided(design.observations(2))
+    result = make(given(design, seed)).decided(design.observations(2))
     return {"p": low(result.pvalue[0]), "any": any_rejected(result)}
 
 
@@ -60,16 +94,10 @@ def score(design, seed):
     return {"p": low(result.pvalue[0]), "any": any_rejected(result), **told}
 
 
-def moments(null, where, design, seed):
-    given = design.latents(seed) if isinstance(null, KnownBase) else design.pairs(seed)
-    return {"p": low(assay.moments(given, where, null).decided(design.x_o).pvalue)}
-
-
-def classified(classifier, null, design, seed):
+def classified(given, classifier, null, design, seed):
     """The p-value of L-C2ST, and whether its PP-curve leaves its simultaneous band."""
-    given = design.latents(seed) if isinstance(null, KnownBase) else design.pairs(seed)
-    draws = assay.Draws(design.x_o, n=30) if given.base is not None else design.draws(seed)
-    result = assay.lc2st(given, classifier, null)(draws)
+    draws = assay.Draws(design.x_o, n=30) if given is latents else design.draws(seed)
+    result = assay.lc2st(given(design, seed), classifier, null)(draws)
     curves = [assay.pp_curve(result, alpha) for alpha in ALPHAS]
     out = [left(c.ecdf, c.envelope_lower, c.envelope_upper) for c in curves]
     small = [c.pvalue <= alpha + 1e-9 for c, alpha in zip(curves, ALPHAS, strict=True)]
@@ -89,8 +117,8 @@ def levels(make, design, seed):
     return {"p": low(result.pvalue), "columns": columns, "bands": np.array(out)}
 
 
-def lpit(design, seed):
-    result = assay.lpit(design.pairs(seed), NEAR, 19, LEVELS)(design.x_o)
+def lpit(given, design, seed):
+    result = assay.lpit(given(design, seed), NEAR, 19, LEVELS)(design.x_o)
     parts = {"curves": result.pvalue_curves, "independence": result.pvalue_independence}
     return {"p": low(result.pvalue), **{name: low(p) for name, p in parts.items()}}
 
@@ -162,9 +190,9 @@ def posterior_sbc(design, seed):
     return {"p": low(result.pvalue[0])}
 
 
-def named(design, seed):
+def named(given, design, seed):
     """Whether any error near x_o is named, whether any is said to vary, and the tail."""
-    found = assay.moments(design.pairs(seed), NEAR, 19)(design.x_o)
+    found = assay.moments(given(design, seed), NEAR, 19)(design.x_o)
     told = [assay.effects(found, alpha=alpha) for alpha in ALPHAS]
     kinds = found.effects.bias, found.effects.dispersion
     return {
@@ -206,37 +234,68 @@ class Asked:
 NORMAL_ONLY = tuple(name for name in DESIGNS if name != "normal")
 # Half of twelve pairs are too few.
 HALVED = ("twelve pairs",)
+
+
+def scored(c):
+    return assay.score(c, NEAR, 39)
+
+
+def near(null, **how):
+    return lambda c: assay.moments(c, NEAR, null, **how)
+
+
 ASKED = {
-    "score": Asked(score, 112, ("p",)),
-    "moments": Asked(partial(local, lambda c: assay.moments(c, NEAR, 39)), 280, ("p",)),
-    "moments, smooth": Asked(partial(moments, 19, Smooth((0.5,))), 280, ("p",)),
-    "moments of latents": Asked(partial(moments, KnownBase(19), NEAR), 280, ("p",)),
-    "Ridge": Asked(partial(classified, RIDGE, Exchange(19)), 280, ("p",)),
-    "Ridge, local": Asked(partial(classified, RIDGE, LocalExchange(19, 0.5)), 280, ("p",)),
-    "LDA": Asked(partial(classified, LDA(), Exchange(19)), 280, ("p",)),
-    "QDA": Asked(partial(classified, QDA(), Exchange(19)), 280, ("p",)),
-    "LDA of latents": Asked(partial(classified, LDA(), KnownBase(19)), 280, ("p",)),
+    "score": Asked(score, 84, ("p",)),
+    "score of latents": Asked(partial(local, latents, scored), 42, ("p",)),
+    "moments": Asked(partial(local, pairs, near(39)), 210, ("p",)),
+    "moments, smooth": Asked(
+        partial(local, pairs, lambda c: assay.moments(c, Smooth((0.5,)), 39)), 140, ("p",)
+    ),
+    "moments, normal scores": Asked(
+        partial(local, pairs, near(39, coordinates=NormalScores())), 140, ("p",)
+    ),
+    "moments of latents": Asked(partial(local, latents, near(39)), 140, ("p",)),
+    "moments of a known base": Asked(partial(local, latents, near(KnownBase(39))), 140, ("p",)),
+    "Ridge": Asked(partial(classified, pairs, RIDGE, Exchange(19)), 140, ("p",)),
+    "Ridge of latents": Asked(partial(classified, latents, RIDGE, Exchange(19)), 140, ("p",)),
+    "Ridge, local": Asked(partial(classified, pairs, RIDGE, LocalExchange(19, 0.5)), 140, ("p",)),
+    "LDA": Asked(partial(classified, pairs, LDA(), Exchange(19)), 140, ("p",)),
+    "QDA": Asked(partial(classified, pairs, QDA(), Exchange(19)), 140, ("p",)),
+    "LDA of latents": Asked(partial(classified, latents, LDA(), KnownBase(19)), 140, ("p",)),
+    "network": Asked(partial(classified, pairs, TINY, Exchange(19)), 140, ("p",)),
+    "network of latents": Asked(partial(classified, latents, TINY, KnownBase(19)), 140, ("p",)),
+    "network, local": Asked(partial(classified, pairs, TINY, LocalExchange(19, 0.5)), 56, ("p",)),
+    "free permutation": Asked(partial(classified, pairs, TINY, FreePermutation(19)), 84),
+    "a classifier that minds the order": Asked(
+        partial(classified, pairs, Ordered(), Exchange(19)), 140
+    ),
     "region": Asked(region, 280, ("p",), HALVED),
     "lhpd": Asked(
-        partial(levels, lambda c: assay.lhpd(c, log_density, NEAR, 39, LEVELS)), 280, ("p",)
+        partial(levels, lambda c: assay.lhpd(c, log_density, NEAR, 39, LEVELS)), 140, ("p",)
     ),
-    "lpit": Asked(lpit, 280, ("p",)),
-    "lpit, curves": Asked(
-        partial(levels, lambda c: assay.lpit(c, Smooth((0.5,)), 39, LEVELS)), 140, ("p",)
+    "lpit": Asked(partial(lpit, pairs), 140, ("p",)),
+    "lpit of latents": Asked(partial(lpit, latents), 140, ("p",)),
+    "lpit, smooth": Asked(
+        partial(levels, lambda c: assay.lpit(c, Smooth((0.5,)), 39, LEVELS)), 98, ("p",)
     ),
-    "sbc": Asked(sbc, 700),
-    "rank histogram": Asked(histogram, 210),
-    "coverage of intervals": Asked(partial(covered, lambda c: assay.coverage(c, null=199)), 700),
+    "sbc": Asked(sbc, 980),
+    "rank histogram": Asked(histogram, 140),
+    "coverage of intervals": Asked(partial(covered, lambda c: assay.coverage(c, null=199)), 490),
     "coverage of regions": Asked(
-        partial(covered, lambda c: assay.coverage(c, log_density, null=199)), 700
+        partial(covered, lambda c: assay.coverage(c, log_density, null=199)), 490
     ),
-    "tarp": Asked(partial(covered, lambda c: assay.tarp(c, null=199)), 700),
+    "tarp": Asked(partial(covered, lambda c: assay.tarp(c, null=199)), 490),
+    "tarp around x": Asked(
+        partial(covered, lambda c: assay.tarp(c, lambda x: x[:, :1].repeat(1, c.m), null=199)), 280
+    ),
     "divergence": Asked(divergence, 280, ("log-score",), HALVED),
-    "c2st": Asked(partial(c2st, LDA(), 1), 280, ("mse",)),
-    "c2st of few truths": Asked(partial(c2st, QDA(), 0.5), 280, ("mse",), HALVED),
+    "c2st": Asked(partial(c2st, LDA(), 1), 140, ("mse",)),
+    "c2st of few truths": Asked(partial(c2st, QDA(), 0.5), 140, ("mse",), HALVED),
+    "c2st of many truths": Asked(partial(c2st, LDA(), 2), 140, ("mse",), HALVED),
     "predictive": Asked(predictive, 2800, ("p",)),
     "posterior SBC": Asked(posterior_sbc, 60, (), NORMAL_ONLY),
-    "errors that are named": Asked(named, 140),
-    "errors by the ratio": Asked(weighed, 140),
+    "errors that are named": Asked(partial(named, pairs), 98),
+    "errors that are named, latents": Asked(partial(named, latents), 56),
+    "errors by the ratio": Asked(weighed, 98),
     "support": Asked(inside, 700),
 }

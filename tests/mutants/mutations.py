@@ -1,7 +1,7 @@
 """Mutations of the statistical core, each with a test that must fail where it is made.
 
-A new one is one entry of MUTATIONS: what is broken, the file in src/assay, a text that stands there
-exactly once, what takes its place, and a test.
+A new one is one entry of MUTATIONS: what is broken, the file in src/assay, a text that stands
+there exactly once, what takes its place, and a test.
 """
 
 from typing import NamedTuple
@@ -105,7 +105,7 @@ MUTATIONS = (
         "samples/calibration.py",
         "return torch.cat([self.theta[:, None], self.theta_q], 1)",
         "return torch.cat([self.theta.roll(1, 0)[:, None], self.theta_q], 1)",
-        f"{LEVEL}[Ridge]",
+        f"{LEVEL}[moments]",
     ),
     Mutation(
         "the truth stands first in its set",
@@ -161,8 +161,7 @@ MUTATIONS = (
         "diagnostics/local/lc2st.py",
         "near = self.null.where.inside(self.calibration.features, features)[0]",
         "near = self.null.where.inside(self.calibration.theta, features)[0]",
-        "tests/nulls/test_exchange.py::"
-        "test_level_where_q_is_right_nearby_and_wrong_elsewhere",
+        "tests/nulls/test_exchange.py::test_level_where_q_is_right_nearby_and_wrong_elsewhere",
     ),
     Mutation(
         "exchanges of the score test reach beyond what is near",
@@ -220,8 +219,7 @@ MUTATIONS = (
         "samples/drawing.py",
         "generator = stream(self.seed, self.purpose, first)",
         "generator = stream(self.seed, self.purpose)",
-        "tests/samples/test_drawing.py::TestDraws::"
-        "test_every_observation_has_a_stream_of_its_own",
+        "tests/samples/test_drawing.py::TestDraws::test_every_observation_has_a_stream_of_its_own",
     ),
     Mutation(
         "a seed that is not read",

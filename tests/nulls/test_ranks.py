@@ -225,25 +225,3 @@ def test_clopper_and_pearson_against_scipy():
         found = clopper_pearson(np.array(count / n), n, 0.1)
         exact = scipy.stats.binomtest(count, n).proportion_ci(0.9)
         np.testing.assert_allclose(found, [exact.low, exact.high])
-
-
-def test_level():
-    """2000 repetitions at one null each: rejections within 99.9 % binomial intervals.
-
-    Statistics are discrete, so they may reject less often, by their ties.
-    """
-    n, k, repetitions = 60, 19, 2000
-    cells = plain(k)
-    ranks = draw(n, k, repetitions, seed=11)
-    names = {"ks": lambda c: ks(c, cells), "chi": lambda c: chi_square(c, cells)}
-    names["envelope"] = tails(n, cells)
-    rejections = dict.fromkeys(names, 0)
-    for seed, row in enumerate(ranks):
-        null = UniformRanks(99).below(n, cells, seed)
-        for name, statistic in names.items():
-            test = compared(cells.below(row[:, None]), null, statistic)
-            rejections[name] += int(test.pvalue[0] <= 0.1)
-    low, high = scipy.stats.binom(repetitions, 0.1).interval(0.999)
-    for name, count in rejections.items():
-        assert count <= high, name
-        assert count >= low - 0.02 * repetitions, name

@@ -8,9 +8,8 @@ from assay import Calibration, coverage, tarp
 from assay._core import stream
 from assay.diagnostics.average.coverage import ScaledEuclidean, UniformBox
 from assay.diagnostics.average.ranks import Values, evaluated
-from assay.nulls.ranks import UniformRanks
 from assay.results import clopper_pearson
-from tests.diagnostics.average.test_sbc import Stub, heavily_tied
+from tests.diagnostics.average.test_sbc import Stub
 
 
 def log_density(posterior):
@@ -82,39 +81,6 @@ def test_few_draws_do_not_bias_the_curve(gaussian, kind, k):
     assert (np.abs(result.coverage - result.levels) < 4 * error).all()
     curve = result.curve()
     assert np.abs(curve.coverage - curve.levels).max() < 0.02
-
-
-LEVELS = {
-    "highest density": lambda g, i: (g().calibration(40, k=12, seed=i), log_density(g())),
-    "intervals, k even": lambda g, i: (g(m=1).calibration(40, k=12, seed=i), None),
-    "intervals, k odd": lambda g, i: (g(m=1).calibration(40, k=5, seed=i), None),
-    "heavy ties": lambda g, i: (heavily_tied(40, 12, i), lambda theta, x: theta[:, 0]),
-}
-
-
-@pytest.mark.parametrize("make", LEVELS.values(), ids=LEVELS)
-def test_level(gaussian, make):
-    """1000 repetitions at one seed: rejections at 0.1 within 99.9 % binomial intervals.
-
-    Statistics are discrete and ties count against rejection, so there may be fewer.
-    """
-    rejections = np.zeros(2)
-    for i in range(1000):
-        result = coverage(*make(gaussian, i), null=UniformRanks(99))
-        rejections += result.pvalue[0] <= 0.1, result.area_pvalue[0] <= 0.1
-    low, high = scipy.stats.binom(1000, 0.1).interval(0.999)
-    assert (rejections <= high).all()
-    assert (rejections >= low - 40).all()
-
-
-def test_intervals_cover(gaussian):
-    """600 repetitions: 95 % intervals of the coverage hold the level at least so often."""
-    inside = 0
-    for i in range(600):
-        result = coverage(gaussian(m=1).calibration(50, k=19, seed=i), null=UniformRanks(1))
-        lower, upper = result.interval[:, 0, 1]
-        inside += lower <= 0.9 <= upper
-    assert inside >= scipy.stats.binom(600, 0.95).ppf(0.0005)
 
 
 def test_the_area_is_that_under_the_curve(gaussian):
@@ -337,29 +303,6 @@ def test_the_prior_passes_random_references_but_not_those_of_x(gaussian):
     prior = Calibration(calibration.theta, calibration.x, prior)
     assert tarp(prior).pvalue > 0.05
     assert tarp(prior, centre).pvalue == 0.001
-
-
-TARP_LEVELS = {
-    "box": lambda g, i: (g().calibration(40, k=12, seed=i), UniformBox()),
-    "of x": lambda g, i: (g().calibration(40, k=12, seed=i), centre),
-    "heavy ties": lambda g, i: (heavily_tied(40, 12, i), UniformBox()),
-}
-
-
-@pytest.mark.parametrize("make", TARP_LEVELS.values(), ids=TARP_LEVELS)
-def test_level_of_tarp(gaussian, make):
-    """1000 repetitions at one seed: rejections at 0.1 within 99.9 % binomial intervals.
-
-    Statistics are discrete and ties count against rejection, so there may be fewer.
-    """
-    rejections = np.zeros(2)
-    for i in range(1000):
-        calibration, references = make(gaussian, i)
-        result = tarp(calibration, references, null=UniformRanks(99))
-        rejections += result.pvalue[0] <= 0.1, result.area_pvalue[0] <= 0.1
-    low, high = scipy.stats.binom(1000, 0.1).interval(0.999)
-    assert (rejections <= high).all()
-    assert (rejections >= low - 40).all()
 
 
 def test_duplicates_of_the_truth_are_ties(gaussian):

@@ -3,8 +3,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binom
-from sklearn.linear_model import LogisticRegression
 
 import assay
 from assay._core import stream
@@ -90,24 +88,6 @@ def test_latents(gaussian):
     assert (result.pvalue <= 0.01).all()
     assert result.settings["members"] == 5
     assert "could show" in repr(result)
-
-
-@pytest.mark.slow
-def test_level(gaussian):
-    """Both p-values, 1000 repetitions with a classifier that is trained each time."""
-    classifier = assay.Sklearn(LogisticRegression())
-    null = assay.Exchange(39)
-    found = np.array(
-        [
-            divergence(gaussian(m=1).calibration(60, k=2, seed=i), classifier, null).pvalue
-            for i in range(1000)
-        ]
-    )
-    for alpha in (0.05, 0.2, 0.5):
-        low, high = binom.interval(0.999, 1000, alpha)
-        counts = (found <= alpha).sum(0)
-        assert (low <= counts).all()
-        assert (counts <= high).all()
 
 
 def test_row_order_and_units_do_not_matter(gaussian):

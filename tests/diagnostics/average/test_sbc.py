@@ -102,47 +102,6 @@ def test_quantities_may_be_values(gaussian):
     assert result.statistic[0] == result.statistic[1]
 
 
-def heavily_tied(n, k, seed):
-    """Right draws of a posterior with three values that depend on x."""
-    generator = stream(seed, "tied")
-    x = torch.randn(n, 1, generator=generator)
-    share = torch.rand(n, k + 1, generator=generator) + 0.3 * x.tanh()
-    members = (3 * share).floor().clamp(0, 2)[..., None]
-    return Calibration(members[:, 0], x, members[:, 1:])
-
-
-LEVELS = {
-    "Gaussian": lambda gaussian, i: gaussian().calibration(40, k=12, seed=i),
-    "heavy ties": lambda gaussian, i: heavily_tied(40, 12, i),
-    "two draws": lambda gaussian, i: gaussian(m=1).calibration(40, k=2, seed=i),
-}
-
-
-@pytest.mark.parametrize("make", LEVELS.values(), ids=LEVELS)
-def test_level(gaussian, make):
-    """1000 repetitions at one seed: rejections at 0.1 within 99.9 % binomial intervals.
-
-    Statistics are discrete and ties count against rejection, so there may be fewer.
-    """
-    rejections = np.zeros(3)
-    for i in range(1000):
-        result = sbc(make(gaussian, i), null=UniformRanks(99))
-        tests = (result.pvalue, result.chi_square.pvalue, result.envelope.pvalue)
-        rejections += [p[0] <= 0.1 for p in tests]
-    low, high = scipy.stats.binom(1000, 0.1).interval(0.999)
-    assert (rejections <= high).all()
-    assert (rejections >= low - 40).all()
-
-
-def test_adjusted_pvalues_hold_the_family(gaussian):
-    """300 repetitions, five parameters: any rejection at 0.1 at most as often, at 99.9 %."""
-    results = (
-        sbc(gaussian(m=5).calibration(40, k=12, seed=i), null=UniformRanks(99)) for i in range(300)
-    )
-    rejections = sum(result.adjusted.min() <= 0.1 for result in results)
-    assert rejections <= scipy.stats.binom(300, 0.1).ppf(0.9995)
-
-
 @pytest.mark.slow
 def test_directions_are_silent_under_the_null(gaussian):
     """400 repetitions: words on any of three parameters in at most 5 %, at 99.9 %."""

@@ -229,64 +229,6 @@ def test_a_statistic_of_the_wrong_shape(gaussian):
         test(gaussian().draws(X_O))
 
 
-class Ordered(Classifier):
-    """A classifier that minds the order of rows: how often each place of a set is the truth."""
-
-    def fit(self, copies, seed):
-        tables = [copies.rows(h) for h in range(len(copies))]
-        places = torch.stack([t.labels.float().reshape(-1, copies.odds + 1) for t in tables])
-        value = places.mean(1).std(1)
-
-        def scores(theta, x):
-            shape = len(theta), len(value), theta.shape[1]
-            return (0.5 + 0.4 * value[:, None]).expand(shape).clamp(0, 1)
-
-        return FunctionScores(scores)
-
-
-def level(null, repetitions, posterior, classifier=TINY, k=1):
-    """P-values under a right posterior, each from data of its own, all with the same seed."""
-    found = []
-    for i in range(repetitions):
-        if null is KnownBase:
-            calibration, draws = posterior.latents(40, seed=i), assay.Draws(X_O, n=50)
-        else:
-            x_o = torch.zeros(posterior.m)
-            calibration = posterior.calibration(40, k=k, seed=i)
-            draws = posterior.draws(x_o, n=50, seed=i)
-        found.append(lc2st(calibration, classifier, null(19))(draws).pvalue)
-    return np.array(found)
-
-
-LEVELS = {
-    "exchange": (Exchange, TINY, 1),
-    "exchange of several": (Exchange, TINY, 3),
-    "known base": (KnownBase, TINY, 1),
-    "a classifier that minds the order": (Exchange, Ordered(), 3),
-}
-
-
-@pytest.mark.parametrize(("null", "classifier", "k"), LEVELS.values(), ids=LEVELS)
-def test_level(gaussian, null, classifier, k):
-    """300 repetitions at one seed: rejections at 0.05 and 0.2 within 99.9 % binomial intervals.
-
-    Ties count against rejection, so a statistic of few values may reject less often.
-    """
-    found = level(null, 300, gaussian(), classifier, k)
-    for alpha in (0.05, 0.2):
-        low, high = scipy.stats.binom(300, alpha).interval(0.999)
-        rejections = (found <= alpha + 1e-9).sum()
-        assert rejections <= high
-        assert rejections >= low or isinstance(classifier, Ordered)
-
-
-@pytest.mark.slow
-def test_free_permutation_is_conservative(gaussian):
-    """1000 repetitions: at most 0.05, by a one-sided binomial test at 0.001."""
-    rejections = int((level(FreePermutation, 1000, gaussian(m=4)) <= 0.05).sum())
-    assert scipy.stats.binomtest(rejections, 1000, 0.05, "greater").pvalue > 1e-3
-
-
 def test_an_interrupt_midway_leaves_nothing_behind(gaussian, monkeypatch):
     calibration, draws = gaussian().calibration(60), gaussian().draws(X_O)
     expected = lc2st(calibration, TINY, Exchange(3))(draws)

@@ -80,24 +80,6 @@ def check_level(pvalues, share=0.999):
         assert low <= rejections(pvalues, alpha) <= high
 
 
-@pytest.mark.parametrize(
-    ("where", "repetitions"),
-    [
-        pytest.param(Nearest(), 1000, id="nearest"),
-        pytest.param(Nearest(), 5000, id="nearest, many", marks=pytest.mark.slow),
-        pytest.param(Smooth(), 5000, id="smooth, many", marks=pytest.mark.slow),
-    ],
-)
-def test_level(gaussian, where, repetitions):
-    """Repetitions at one seed, with three draws at each x: 99.9 % binomial intervals."""
-    found = []
-    for i in range(repetitions):
-        calibration = gaussian().calibration(60, k=3, seed=i)
-        test = lhpd(calibration, log_q(gaussian()), where, 19)
-        found.append(test(Draws(X_O)).pvalue)
-    check_level(found)
-
-
 def test_errors_elsewhere_do_not_leak_in(gaussian):
     """100 repetitions with q far too wide outside the nearest 20 %: a 99.9 % interval."""
     found, smooth = [], []

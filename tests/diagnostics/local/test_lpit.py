@@ -91,32 +91,6 @@ def test_wrong_margins_alone_are_no_dependence(gaussian):
     assert found.pvalue_independence > 0.05
 
 
-@pytest.mark.parametrize("where", [Nearest(), Smooth()], ids=["nearest", "smooth"])
-@pytest.mark.parametrize("space", SPACES)
-def test_level(gaussian, space, where):
-    """120 repetitions of all three p-values: 99.9 % binomial intervals."""
-    stays_in_its_interval(gaussian, space, where, 120)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("where", [Nearest(), Smooth()], ids=["nearest", "smooth"])
-@pytest.mark.parametrize("space", SPACES)
-def test_level_over_many(gaussian, space, where):
-    """2000 repetitions of all three p-values: 99.9 % binomial intervals."""
-    stays_in_its_interval(gaussian, space, where, 2000)
-
-
-def stays_in_its_interval(gaussian, space, where, repetitions):
-    found = {"pvalue": [], "pvalue_curves": [], "pvalue_independence": []}
-    for i in range(repetitions):
-        calibration = given(gaussian(), space, n=60, k=5, seed=i)
-        result = lpit(calibration, where, 19, (0.2, 0.5, 0.8))(Draws(X_O))
-        for name, values in found.items():
-            values.append(getattr(result, name))
-    for values in found.values():
-        check_level(values)
-
-
 @pytest.mark.parametrize("space", SPACES)
 def test_errors_elsewhere_do_not_leak_in(gaussian, space):
     """100 repetitions with q shifted by one sd outside the nearest 20 %: a 99.9 % interval."""

@@ -54,34 +54,6 @@ class TestTriple:
         assert (result.effects.bias.value[-1] > 0.3).all()
 
 
-EVERYDAY = {("neighbourhood", "latents"), ("neighbourhood", "draws")}
-LEVELS = [
-    pytest.param(
-        kind,
-        FORMS[form],
-        id=f"{form}-{kind}",
-        marks=() if (form, kind) in EVERYDAY else pytest.mark.slow,
-    )
-    for form in FORMS
-    for kind in KINDS
-]
-
-
-@pytest.mark.parametrize(("kind", "where"), LEVELS)
-def test_level(gaussian, kind, where):
-    """400 repetitions: rejections within 99.9 % binomial intervals."""
-    null = KnownBase(19) if kind == "latents" else Exchange(19)
-    found = np.array(
-        [
-            prepared(gaussian(), kind, n=60, seed=i, where=where, null=null)(Draws(X_O)).pvalue
-            for i in range(400)
-        ]
-    )
-    for alpha in (0.05, 0.2):
-        low, high = scipy.stats.binom(400, alpha).interval(0.999)
-        assert low <= (found <= alpha + 1e-9).sum() <= high
-
-
 def test_sums_are_weighted(gaussian):
     """Squared lengths of the data by hand, for weights that differ from set to set."""
     latents = gaussian(shift=0.3).latents(60).sorted()

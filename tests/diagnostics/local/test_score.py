@@ -62,20 +62,6 @@ class TestTriple:
         assert score(Calibration(theta, theta + noise, prior), null=99)(X_O).pvalue <= 0.05
 
 
-def test_level():
-    """At most 7 in 60 repetitions at level 0.05: 8 or more happen once in 100 times."""
-    low = [score(sets(seed, n=80, m=1, k=5), null=19)(X_O).pvalue <= 0.05 for seed in range(60)]
-    assert sum(low) <= 7
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [sets, latents, lambda seed: sets(seed, n=60, m=5, k=2)])
-def test_level_of_many(make):
-    """Within the 99 % interval of 400 repetitions."""
-    low = [score(make(1000 + seed), null=39)(X_O).pvalue <= 0.05 for seed in range(400)]
-    assert 9 <= sum(low) <= 33
-
-
 def test_the_auc_of_a_right_q_is_one_half_on_average():
     """40 repetitions: within four standard errors; a classifier that saw its set says more."""
     found = [score(sets(seed, n=60, m=1, k=4), null=9)(X_O).auc.value for seed in range(40)]
