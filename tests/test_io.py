@@ -127,7 +127,7 @@ def test_no_pickle_inside(gaussian, path):
     assay.save(lc2st(gaussian().calibration(60), TINY, Exchange(3)), path)
     header, _ = opened(path)
     assert header["content"]["class"] == "assay.diagnostics.local.lc2st:LC2ST"
-    assert header["format"] == 2
+    assert header["format"] == 3
 
 
 def test_estimators_cannot_be_saved(gaussian, path):
@@ -233,7 +233,7 @@ def changed(path, **header):
 def test_files_of_another_format(gaussian, path):
     assay.save(gaussian().calibration(60), path)
     with pytest.raises(
-        ValueError, match=f"path: expected format 2; got 99, written by assay {assay.__version__}"
+        ValueError, match=f"path: expected format 3; got 99, written by assay {assay.__version__}"
     ):
         assay.load(changed(path, format=99))
 

@@ -1,6 +1,34 @@
-"""Runs the command line as ``python -m assay``."""
+"""Runs the command line, as ``assay`` and as ``python -m assay``; Ctrl-C is quiet at any time."""
 
-from .cli import main
+import os
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+
+def _interrupted(number: int, frame: FrameType | None) -> NoReturn:
+    """Ends what is done; from now on nothing is said of it, and another Ctrl-C ends at once."""
+    sys.unraisablehook = lambda *_: None
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Runs the command line."""
+    # Whoever is started in the background is told to ignore it.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        from .cli import main as run
+
+        run()
+    finally:
+        if signal.getsignal(signal.SIGINT) is not before:
+            os._exit(130)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
 
 if __name__ == "__main__":
     main()

@@ -6,24 +6,41 @@ other class is looked up. Functions of a user cannot be stored; an embedding or 
 given again when a file that was made with one is loaded.
 """
 
+import hashlib
 import json
+import math
 import os
+import types
+import typing
 import zipfile
-from dataclasses import fields, is_dataclass
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 import torch
 
 from . import __version__
-from ._core import atomic_write
+from ._core import atomic_write, printable
+from .results import Readable
 
-FORMAT = 2
+FORMAT = 3
 # What a file cannot hold, and the argument of `load` that brings it back.
 GIVEN_AGAIN = ("base", "embed", "flow", "function", "log_q", "statistic")
+# What reading a file that is broken may raise.
+UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, EOFError, KeyError, IndexError, ValueError, OSError),
+    *(RuntimeError, TypeError, MemoryError, OverflowError),
+)
+# Bytes that any file may hold, and how many times its size one may hold beyond them: numbers
+# shrink to a half or a tenth, and only what is made to fill a memory by more. The text around
+# them, in bytes, at most.
+ROOM, TIMES, LONGEST = 2**26, 100, 2**25
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:
@@ -48,8 +65,10 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
             f"{type(obj).__name__}."
         )
     arrays: dict[str, np.ndarray] = {}
-    header = {"format": FORMAT, "version": __version__, "content": _encode(obj, "", arrays)}
-    arrays["assay"] = np.array(json.dumps(header))
+    content = _encode(obj, "", arrays)
+    digests = {name: _digest(array) for name, array in arrays.items()}
+    header = {"format": FORMAT, "version": __version__, "content": content, "digests": digests}
+    arrays["assay"] = np.array(json.dumps({**header, "digest": _digest_of(content)}))
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"path: expected a folder that exists; got {target.parent}.")
@@ -58,7 +77,7 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], **given: Any) -> Any:
-    """Loads what :func:`save` wrote.
+    """Loads what :func:`save` wrote; whatever is not as it was written is refused.
 
     Args:
         path: The file.
@@ -70,23 +89,140 @@ def load(path: str | os.PathLike[str], **given: Any) -> Any:
     if unknown:
         raise TypeError(f"load: expected among {GIVEN_AGAIN}; got {sorted(unknown)}.")
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(str(arrays.pop("assay")))
-        content, form = header["content"], header["format"]
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, TypeError) as error:
-        raise ValueError(f"path: expected a file that assay.save wrote; got {path}.") from error
-    if form != FORMAT:
-        raise ValueError(
-            f"path: expected format {FORMAT}; got {form}, written by assay "
-            f"{header.get('version')}. Install a version that reads it."
-        )
+        with npz(Path(path)) as contents:
+            header = _header(contents)
+            arrays = _arrays(header, contents, Path(path))
+    except _Refused:
+        raise
+    except UNREADABLE as error:
+        # There is no such file, or it must not be read.
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise _refusal(path, line(error)) from error
     if "flow" in given:
         given = {"base": given["flow"].base, **given}
     try:
-        return _decode(content, arrays, given)
-    except (AttributeError, IndexError, KeyError) as error:
-        raise ValueError(f"path: expected a file that assay.save wrote; got {path}.") from error
+        made = _decode(header["content"], arrays, given)
+        if not _ours(made) or _digest_of(header["content"]) != header["digest"]:
+            raise TypeError("its text was changed after it was saved")
+    except Exception as error:
+        if isinstance(error, ValueError) and "expected" in str(error):
+            raise
+        raise _refusal(path, line(error)) from error
+    return made
+
+
+class _Refused(ValueError):
+    """What is wrong with a file, said in full."""
+
+
+def _refusal(path: str | os.PathLike[str], why: str) -> ValueError:
+    return _Refused(f"path: expected a file that assay.save wrote; got {os.fspath(path)} ({why}).")
+
+
+def line(error: Exception) -> str:
+    """An error in one line."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array in a file, before it is read."""
+
+    nbytes: int
+    read: Callable[[], Any]
+
+
+Contents = Mapping[str, Stored]
+
+
+@contextmanager
+def npz(path: Path) -> Iterator[Contents]:
+    """Arrays of an archive by name, none of which is read."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no file")
+    with zipfile.ZipFile(path) as archive:
+        found = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+        if len({info.filename for info in found}) < len(found):
+            raise ValueError("it holds two arrays of one name")
+        yield {
+            info.filename.removesuffix(".npy"): npy(partial(archive.open, info), info.file_size)
+            for info in found
+        }
+
+
+def npy(opened: Callable[[], Any], size: int) -> Stored:
+    """One array of NumPy's own format, whose header must agree with its size."""
+
+    def read() -> Any:
+        with opened() as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+
+    with opened() as file:
+        first = np.lib.format.read_magic(file)[0] == 1
+        header = "read_array_header_1_0" if first else "read_array_header_2_0"
+        shape, _, dtype = getattr(np.lib.format, header)(file)
+        if dtype.hasobject:
+            return Stored(0, read)  # which refuses them
+        told, there = math.prod(shape) * max(1, dtype.itemsize), size - file.tell()
+        if told > there or min(shape, default=0) < 0:
+            raise ValueError(f"an array {shape} of {dtype} is told of in {there} bytes")
+    return Stored(told, read)
+
+
+def check_room(nbytes: int, path: Path) -> None:
+    """Refuses arrays of a file that fill the memory of the machine, or that it cannot hold."""
+    packed = path.stat().st_size if path.is_file() else nbytes
+    if nbytes > max(ROOM, TIMES * packed):
+        raise ValueError(f"its arrays need {nbytes:.2g} bytes, and it has {packed:.2g}")
+    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):
+        return
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if nbytes > memory:
+        raise ValueError(f"its arrays need {nbytes:.2g} bytes, and there are {memory:.2g}")
+
+
+def _header(contents: Contents) -> Any:
+    """The text around the arrays, whose format must be known."""
+    if contents["assay"].nbytes > LONGEST:
+        raise ValueError("its text is too long")
+    header = json.loads(str(contents["assay"].read()))
+    if header["format"] != FORMAT:
+        raise _Refused(
+            f"path: expected format {FORMAT}; got {header['format']!r:.20}, written by assay "
+            f"{printable(str(header.get('version')))[:20]}. Install a version that reads it."
+        )
+    return header
+
+
+def _arrays(header: Any, contents: Contents, path: Path) -> dict[str, np.ndarray]:
+    """The arrays that the content names, each as it was written."""
+    wanted = {name: contents[name] for name in sorted(set(_keys(header["content"])))}
+    check_room(sum(stored.nbytes for stored in wanted.values()), path)
+    arrays = {name: stored.read() for name, stored in wanted.items()}
+    for name, array in arrays.items():
+        if _digest(array) != header["digests"][name]:
+            raise ValueError(f"the array {name} was changed after it was saved")
+    return arrays
+
+
+def _keys(tree: Any) -> Iterator[str]:
+    """Names of the arrays in a tree."""
+    for name, part in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        if name in ("tensor", "array") and isinstance(part, str):
+            yield part
+        elif isinstance(part, dict | list):
+            yield from _keys(part)
+
+
+def _digest(array: np.ndarray) -> str:
+    """What tells an array from any other."""
+    kind = f"{array.dtype.str} {array.shape} ".encode()
+    return hashlib.blake2b(kind + array.tobytes(), digest_size=12).hexdigest()
+
+
+def _digest_of(tree: Any) -> str:
+    return hashlib.blake2b(json.dumps(tree).encode(), digest_size=12).hexdigest()
 
 
 def _ours(value: Any) -> bool:
@@ -109,7 +245,7 @@ def _found(address: str) -> Any:
         thing = getattr(import_module(module), name)
         if getattr(thing, "__module__", "") != module:
             raise ImportError(address)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, ValueError, SystemExit) as error:
         raise ValueError(
             f"path: expected what this version of assay knows; got {address!r}. Install the "
             "version that wrote the file."
@@ -130,7 +266,7 @@ def _encode(value: Any, key: str, arrays: dict[str, np.ndarray]) -> Any:
         return {"dict": {k: _encode(v, f"{key}/{k}", arrays) for k, v in value.items()}}
     if isinstance(value, tuple | list):
         return {"tuple": [_encode(v, f"{key}/{i}", arrays) for i, v in enumerate(value)]}
-    if isinstance(value, FunctionType) and value.__module__.startswith(f"{__package__}."):
+    if isinstance(value, types.FunctionType) and value.__module__.startswith(f"{__package__}."):
         return {"known": _address(value)}
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -166,28 +302,95 @@ def _encode_fields(value: Any, key: str, arrays: dict[str, np.ndarray]) -> Any:
     return {"class": _address(type(value)), "fields": tree}
 
 
-def _decode(tree: Any, arrays: dict[str, np.ndarray], given: dict[str, Any]) -> Any:
+def _decode(tree: Any, arrays: dict[str, np.ndarray], given: dict[str, Any], at: str = "") -> Any:
+    """A value from its tree, whose place in the whole is named where it is wrong."""
     if not isinstance(tree, dict):
-        return tree
+        return printable(tree) if isinstance(tree, str) else tree
     content: Any
     kind, content = next(iter(tree.items()), ("nothing", ""))
-    match kind:
-        case "tensor":
+    match kind, content:
+        case "tensor", str():
             return torch.from_numpy(arrays[content])
-        case "array":
+        case "array", str():
             return arrays[content]
-        case "dict":
-            return {k: _decode(v, arrays, given) for k, v in content.items()}
-        case "tuple":
-            return tuple(_decode(v, arrays, given) for v in content)
-        case "known":
+        case "dict", dict():
+            return {k: _decode(v, arrays, given, f"{at}.{k}") for k, v in content.items()}
+        case "tuple", list():
+            return tuple(_decode(v, arrays, given, f"{at}[{i}]") for i, v in enumerate(content))
+        case "known", str():
             return _found(content)
-        case "given":
+        case "given", str():
             return _given_again(content, given)
-    made = _found(content) if kind == "class" else None
+    made = _found(content) if kind == "class" and isinstance(content, str) else None
     if not (isinstance(made, type) and is_dataclass(made)):
-        raise ValueError(f"path: expected a class of assay; got {content!r}.")
-    return made(**{k: _decode(v, arrays, given) for k, v in tree["fields"].items()})
+        raise ValueError(f"path: expected a class of assay{at and f' as {at}'}; got {content!r}.")
+    parts = {k: _decode(v, arrays, given, f"{at}.{k}") for k, v in tree["fields"].items()}
+    _check_fields(made, parts, at)
+    whole = made(**parts)
+    if isinstance(whole, Readable):
+        _check_readable(whole, at)
+    return whole
+
+
+def _check_readable(result: Readable, at: str) -> None:
+    """Refuses arrays that do not belong together: nothing can be told of them."""
+    try:
+        with np.errstate(all="ignore"):
+            repr(result)
+    except Exception as error:
+        raise ValueError(
+            f"path: expected a whole {type(result).__name__}{at and f' as {at}'}; got arrays that "
+            f"do not belong together ({line(error)})."
+        ) from error
+
+
+def _check_fields(made: type, parts: Mapping[str, Any], at: str) -> None:
+    """Refuses fields that a class does not have, lacks, or has of another kind."""
+    known = {f.name: f for f in fields(made)}
+    needed = {k for k, f in known.items() if f.default is f.default_factory is MISSING}
+    wrong = sorted((set(parts) - set(known)) | (needed - set(parts)))
+    if wrong:
+        raise ValueError(
+            f"path: expected a {made.__name__} of this version of assay{at and f' as {at}'}; got "
+            f"other fields, {', '.join(wrong)}."
+        )
+    for name, value in parts.items():
+        hint = _hints(made).get(name, Any)
+        if not _fits(value, hint):
+            said = getattr(hint, "__name__", str(hint)) if isinstance(hint, type) else str(hint)
+            raise ValueError(
+                f"path: expected {said} as {at}.{name} of a {made.__name__}; got "
+                f"{type(value).__name__}."
+            )
+
+
+@cache
+def _hints(made: type) -> dict[str, Any]:
+    """Kinds of the fields of a class; none where they are not imported when it runs."""
+    try:
+        return typing.get_type_hints(made)
+    except NameError:
+        return {}
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a kind."""
+    origin, inside = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, one) for one in inside)
+    if origin is tuple and isinstance(value, tuple):
+        each = inside[:1] * len(value) if inside[-1:] == (...,) else inside
+        return len(each) == len(value) and all(map(_fits, value, each))
+    if origin in (int, float) and isinstance(value, bool):
+        return False
+    if origin is float and isinstance(value, int):
+        return True
+    return not isinstance(origin, type) or _is_protocol(origin) or isinstance(value, origin)
+
+
+def _is_protocol(kind: type) -> bool:
+    """Whether it is asked by what it does, when it is used."""
+    return getattr(kind, "_is_protocol", False)
 
 
 def _given_again(name: str, given: dict[str, Any]) -> Any:

@@ -10,6 +10,7 @@ import os
 import runpy
 import shlex
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,10 +25,14 @@ try:
 except ModuleNotFoundError:
     sys.exit("The command line needs typer: pip install 'assay[cli]'")
 
-from .terminal import say
+from .terminal import echo, say
 
+CODES = """\
+Exit codes: 0 done; 1 rejected, with --fail-on-reject; 2 bad input, or a file that cannot be
+written; 3 an error of assay; 130 interrupted.
+"""
 # A line with \b keeps the lines of a paragraph as they are.
-HELP = """\
+HELP = f"""\
 Can you trust your posterior at the observation you have?
 
 First steps:
@@ -61,10 +66,9 @@ Files are .npz, a folder of .npy, .csv (columns theta.rate, theta.size, x.0, ...
 .h5, .zarr, .pt and .safetensors. Names of sbi and sbibm (prior_samples, xs, posterior_samples,
 observation, ...) are understood.
 
-Exit codes: 0 done; 1 rejected, with --fail-on-reject; 2 bad input.
-"""
+{CODES}"""
 
-CHECK = """\
+CHECK = f"""\
 Test a posterior at your observations.
 
 Says at which of them it is rejected and what is wrong with it there, where it passed, and which
@@ -83,8 +87,7 @@ errors the test detects:
 The local test looks at the parameters near an observation and at draws of the posterior at the
 same x; 16 of them or more are best. theta_o serves the classifier and its pictures.
 
-Exit codes: 0 done; 1 rejected, with --fail-on-reject; 2 bad input.
-"""
+{CODES}"""
 
 app = typer.Typer(
     name="assay",
@@ -98,20 +101,30 @@ app = typer.Typer(
 
 @contextmanager
 def _complaining() -> Iterator[None]:
-    """Bad input is one line and exit code 2."""
+    """Bad input is one line and exit code 2; what assay did not expect is told, and 3."""
     try:
         yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] == "assay":
-            raise
-        _fail(f"needs {error.name}: pip install 'assay[demo,report]'")
-    except (ImportError, ValueError, TypeError, OSError) as error:
-        _fail(" ".join(str(error).split()))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except Exception as error:
+        if not _of_input(error):
+            echo(traceback.format_exc(), err=True)
+            _fail(f"this is an error of assay; please report it: {error!r}", 3)
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        _fail(f"needs {missing}: pip install 'assay[demo,report]'" if missing else f"{error}", 2)
 
 
-def _fail(message: str) -> None:
-    typer.echo(f"assay: {message}", err=True)
-    raise typer.Exit(2)
+def _of_input(error: Exception) -> bool:
+    """Whether an error tells of what was given, or of the machine, and not of this library."""
+    if isinstance(error, ImportError):
+        return (error.name or "").split(".")[0] != "assay"
+    refused = isinstance(error, ValueError | TypeError) and "expected" in str(error)
+    return refused or isinstance(error, OSError)
+
+
+def _fail(message: str, code: int) -> None:
+    echo(f"assay: {' '.join(message.split())}", err=True)
+    raise typer.Exit(code)
 
 
 def _version(asked: bool) -> None:  # noqa: FBT001
@@ -181,14 +194,10 @@ def _check(
 
         inputs = read(calibration, observation or [])
         suite = (Suite.quick if quick else Suite)(alpha=alpha, null=null)
-        typer.echo(inputs.found, err=True)
+        echo(inputs.found, err=True)
         words: dict[str, Any] = {"names": inputs.names, "labels": inputs.labels}
         result = check(inputs.calibration, x_o=inputs.draws, suite=suite, seed=seed, **words)
-        result = _with_command(result)
-        _leave(result, report, json_)
-        if save is not None:
-            result.save(save)
-            _wrote(save, json_)
+        _leave(_with_command(result), report, json_, save)
     if fail_on_reject and result.rejected.any():
         raise typer.Exit(1)
 
@@ -246,9 +255,9 @@ def _template(
         (folder / names[0]).write_text(text, encoding="utf-8")
         runpy.run_path(str(folder / names[0]), run_name="__main__")
         for name in names:
-            typer.echo(f"wrote {folder / name}")
+            echo(f"wrote {folder / name}")
         paths = " --observation ".join(str(folder / name) for name in names[1:])
-        typer.echo(f"\nNext: assay check {paths} --report {folder / 'report.html'}")
+        echo(f"\nNext: assay check {paths} --report {folder / 'report.html'}")
 
 
 @app.command("demo", short_help="See a flow tested where it is right and where it is wrong.")
@@ -267,47 +276,52 @@ def _demo(
         from .demo import demo
 
         result = demo(seed=seed)
+        written = result.save(out)
         say(f"{result}\n")
-        for path in result.save(out):
-            typer.echo(f"wrote {path}")
-        typer.echo(f"\nOpen {(out / 'report.html').resolve().as_uri()}")
+        for path in written:
+            echo(f"wrote {path}")
+        echo(f"\nOpen {(out / 'report.html').resolve().as_uri()}")
 
 
-def _leave(result: Any, report: Path | None, json_: Path | None) -> None:
-    """Prints a check, and writes what was asked for."""
+def _leave(result: Any, report: Path | None, json_: Path | None, save: Path | None = None) -> None:
+    """Writes what was asked for, and then prints a check: whoever reads it may go away."""
+    from .._core import atomic_write
+
     text = "" if json_ is None else json.dumps(result.record, indent=1, ensure_ascii=False)
-    if str(json_) == "-":
-        typer.echo(text)
-    else:
-        say(result.text())
-        if json_ is not None:
-            json_.write_text(f"{text}\n", encoding="utf-8")
-            _wrote(json_, json_)
+    plain = str(json_) == "-"
+    if json_ is not None and not plain:
+        with atomic_write(json_) as file:
+            file.write(f"{text}\n".encode())
     if report is not None:
         result.report(report)
-        _wrote(report, json_)
-
-
-def _wrote(path: Path, json_: Path | None) -> None:
-    """Says what was written; not into JSON."""
-    typer.echo(f"wrote {path}", err=str(json_) == "-")
+    if save is not None:
+        result.save(save)
+    if plain:
+        echo(text)
+    else:
+        say(result.text())
+    for path in (json_, report, save):
+        if path is not None and str(path) != "-":
+            echo(f"wrote {path}", err=plain)
 
 
 def _writable(report: Path | None, json_: Path | None, save: Path | None, *read: Path) -> None:
     """Complains of files that cannot be written, or must not be, before any work is done."""
     given = [path for path in (report, json_, save) if path is not None]
-    paths = [path.resolve() for path in given if path is not json_ or str(path) != "-"]
+    files = [path for path in given if path is not json_ or str(path) != "-"]
+    paths = [path.resolve() for path in files if path.is_file() or not path.exists()]
     for path in paths:
         if path.name == "-":
             raise ValueError("-: expected a file; only --json can go to the terminal.")
-        if path.is_dir():
-            raise IsADirectoryError(f"{path}: expected a file to write; it is a folder.")
         if not path.parent.is_dir():
             raise FileNotFoundError(f"{path}: expected a folder that exists.")
         if not os.access(path.parent, os.W_OK):
             raise PermissionError(f"{path}: expected a folder that can be written.")
         if path in {one.resolve() for one in read}:
             raise ValueError(f"{path}: expected another file than one that is read.")
+    for path in files:
+        if path.is_dir():
+            raise IsADirectoryError(f"{path}: expected a file to write; it is a folder.")
     if len(set(paths)) < len(paths):
         raise ValueError("--report, --json, --save: expected different files; got one twice.")
 

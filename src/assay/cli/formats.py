@@ -8,14 +8,10 @@ import bz2
 import csv
 import gzip
 import math
-import os
 import re
 import warnings
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -25,22 +21,8 @@ import numpy as np
 import torch
 
 from .._core import extra
+from ..io import UNREADABLE, Contents, Stored, check_room, line, npy, npz
 
-UNREADABLE = (
-    *(zipfile.BadZipFile, zlib.error, EOFError, KeyError, IndexError, ValueError, OSError),
-    *(RuntimeError, TypeError, MemoryError, OverflowError),
-)
-
-
-@dataclass(frozen=True)
-class Stored:
-    """An array in a file, before it is read."""
-
-    nbytes: int
-    read: Callable[[], Any]
-
-
-Contents = Mapping[str, Stored]
 Opener = Callable[[Path], AbstractContextManager[Contents]]
 
 
@@ -60,17 +42,12 @@ def read_arrays(path: Path, known: Callable[[str], bool]) -> tuple[dict[str, Any
     try:
         with opener(path) as contents:
             wanted = {name: stored for name, stored in contents.items() if known(name)}
-            _check_room(sum(stored.nbytes for stored in wanted.values()))
+            check_room(sum(stored.nbytes for stored in wanted.values()), path)
             arrays = {name: stored.read() for name, stored in wanted.items()}
             return arrays, sorted(set(contents) - set(wanted))
     except UNREADABLE as error:
         why = "it holds objects, not numbers" if "pickle" in str(error) else line(error)
         raise ValueError(f"{path}: expected {kind}; it cannot be read ({why}).") from error
-
-
-def line(error: Exception) -> str:
-    """An error in one line."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _kind(path: Path) -> tuple[str, Opener]:
@@ -84,30 +61,10 @@ def _kind(path: Path) -> tuple[str, Opener]:
     return FORMATS.get(ending, FORMATS[".npz"])
 
 
-def _check_room(nbytes: int) -> None:
-    """Refuses arrays that the memory of the machine cannot hold, where that is known."""
-    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):
-        return
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if nbytes > memory:
-        raise ValueError(f"its arrays need {nbytes:.2g} bytes, and there are {memory:.2g}")
-
-
 def _library(name: str) -> Any:
     """A library that one format needs."""
     with extra("files"):
         return import_module(name)
-
-
-@contextmanager
-def _npz(path: Path) -> Iterator[Contents]:
-    """What numpy.savez writes."""
-    with zipfile.ZipFile(path) as archive:
-        yield {
-            info.filename.removesuffix(".npy"): _npy(partial(archive.open, info), info.file_size)
-            for info in archive.infolist()
-            if info.filename.endswith(".npy")
-        }
 
 
 @contextmanager
@@ -116,26 +73,7 @@ def _folder(path: Path) -> Iterator[Contents]:
     files = sorted(path.glob("*.npy"))
     if not files:
         raise ValueError("there are none")
-    yield {f.stem: _npy(partial(f.open, "rb"), f.stat().st_size) for f in files}
-
-
-def _npy(opened: Callable[[], Any], size: int) -> Stored:
-    """One array of NumPy's own format, whose header must agree with its size."""
-
-    def read() -> Any:
-        with opened() as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
-
-    with opened() as file:
-        first = np.lib.format.read_magic(file)[0] == 1
-        header = "read_array_header_1_0" if first else "read_array_header_2_0"
-        shape, _, dtype = getattr(np.lib.format, header)(file)
-        if dtype.hasobject:
-            return Stored(0, read)
-        told = math.prod(shape) * dtype.itemsize
-        if told > size - file.tell():
-            raise ValueError(f"an array of {told} bytes is told of in {size - file.tell()}")
-    return Stored(told, read)
+    yield {f.stem: npy(partial(f.open, "rb"), f.stat().st_size) for f in files}
 
 
 @contextmanager
@@ -144,7 +82,7 @@ def _csv(path: Path) -> Iterator[Contents]:
     opened = {".bz2": bz2.open, ".gz": gzip.open}.get(path.suffix.lower(), open)
     with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
         header = [name.strip() for name in next(csv.reader(file), [])]
-        _check_room(8 * path.stat().st_size)
+        check_room(8 * path.stat().st_size, path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # no rows
             table = np.loadtxt(file, delimiter=",", ndmin=2, quotechar='"', comments=None)
@@ -160,7 +98,7 @@ def _parquet(path: Path) -> Iterator[Contents]:
     """A table; a column of lists is an array by itself."""
     file = _library("pyarrow.parquet").ParquetFile(path)
     groups = range(file.metadata.num_row_groups)
-    _check_room(sum(file.metadata.row_group(i).total_byte_size for i in groups))
+    check_room(sum(file.metadata.row_group(i).total_byte_size for i in groups), path)
     table = file.read()
     yield columns({name: _column(table.column(name)) for name in table.column_names})
 
@@ -369,7 +307,7 @@ def _safetensors(path: Path) -> Iterator[Contents]:
 
 
 FORMATS: dict[str, tuple[str, Opener]] = {
-    ".npz": ("a whole .npz archive of numbers, as numpy.savez writes it", _npz),
+    ".npz": ("a whole .npz archive of numbers, as numpy.savez writes it", npz),
     ".csv": ("a table of numbers with a header", _csv),
     ".parquet": ("a Parquet table", _parquet),
     ".nc": ("a NetCDF-4 file", _netcdf),

@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from typing import TextIO
 
 import typer
 
@@ -18,7 +19,32 @@ WORDS = "|".join(MARKS)
 
 def say(text: str) -> None:
     """Prints; with colours where the output is a terminal and nobody objects."""
-    typer.echo(marked(text) if colourful() else text)
+    text = _printable(text)
+    _print(marked(text) if colourful() else text, sys.stdout)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Prints as it is, to the terminal or to where errors are printed."""
+    _print(_printable(text), sys.stderr if err else sys.stdout)
+
+
+def _printable(text: str) -> str:
+    from .._core import printable  # with torch, which --help does without
+
+    return printable(text)
+
+
+def _print(text: str, stream: TextIO | None) -> None:
+    """Prints in whatever encoding there is; nothing where nobody reads, or reads any more."""
+    if stream is None:
+        return
+    known = text.encode(stream.encoding, "backslashreplace").decode(stream.encoding)
+    try:
+        stream.write(f"{known}\n")
+        stream.flush()
+    except BrokenPipeError:
+        # What is left to be printed, by Python itself, goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def colourful() -> bool:
@@ -28,7 +54,7 @@ def colourful() -> bool:
 
 
 def _is_terminal() -> bool:
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def marked(text: str) -> str:
