@@ -112,6 +112,12 @@ class TestFailures:
         assert torch.equal(drawn_at(again, X, 3, 0, "here", how).theta, drawn.theta)
         assert again.calls == []
 
+    def test_of_observations_that_are_padded(self, tmp_path):
+        x = torch.where(torch.arange(120)[:, None] > 60, torch.nan, X)
+        q, how = as_posterior(lambda x, n: torch.randn(n, 2), x), Drawing(resume=tmp_path)
+        first, again = (drawn_at(q, x, 3, 0, "here", how).theta for _ in range(2))
+        assert torch.equal(first, again)
+
     def test_draws_of_other_observations(self, tmp_path):
         how = Drawing(resume=tmp_path)
         drawn_at(Batched(), X, 3, 0, "here", how)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import product
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -22,9 +22,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from .._core import as_tensors, check_finite, check_kind, isolated, said, stream, time_limit
-
-if TYPE_CHECKING:
-    from .tables import Layout
+from .tables import Layout, Table, as_table
 
 
 class Base(Protocol):
@@ -192,6 +190,7 @@ class FunctionPosterior(Posterior):
         way: How it is called.
         reads: What it is given in place of x.
         owner: The flow whose method it is, if it has an inverse and a base.
+        layout: Names of the parameters, if draws have them, as those of a dict.
         repeats: Whether the same seed gives the same draws.
     """
 
@@ -199,11 +198,21 @@ class FunctionPosterior(Posterior):
     way: "Way"
     reads: Callable[[Tensor], Any] = Tensor.clone
     owner: "Flow | None" = None
+    layout: Layout | None = None
     repeats: bool = True
 
     def sample_batched(self, x: Tensor, n: int) -> Any:
         """Returns n draws (b, n, m) at each of b observations (b, ...)."""
+        return self.drawn(x, n).like(self.layout, "posterior", "its other draws").array
+
+    def drawn(self, x: Tensor, n: int) -> Table:
+        """The same, with names if the function gives them."""
         return self.way.draws(lambda *given: self.function(self.reads(given[0]), *given[1:]), x, n)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the parameters, if the function gives them."""
+        return None if self.layout is None else self.layout.names
 
     @property
     def rows(self) -> int:
@@ -227,33 +236,38 @@ Called = Callable[..., Any]
 class Way:
     """A way in which functions give draws: how it is called, so many x at a time, and in words."""
 
-    draws: Callable[[Called, Tensor, int], Any]
+    draws: Callable[[Called, Tensor, int], Table]
     rows: int
     words: str
 
 
-def _one(function: Called, x: Tensor, n: int) -> Tensor:
-    return torch.stack([_tensor(function(at, n)) for at in x])
+def _one(function: Called, x: Tensor, n: int) -> Table:
+    tables = [_table(function(at, n), 1) for at in x]
+    same = (table.like(tables[0].layout, "posterior", "its first draws") for table in tables)
+    return Table(torch.stack([table.array for table in same]), tables[0].layout)
 
 
-def _many(function: Called, x: Tensor, n: int) -> Tensor:
-    return _tensor(function(x, n))
+def _many(function: Called, x: Tensor, n: int) -> Table:
+    return _table(function(x, n), 2)
 
 
-def _samples_first(function: Called, x: Tensor, n: int) -> Tensor:
-    return _tensor(function(x, n)).swapaxes(0, 1)
+def _samples_first(function: Called, x: Tensor, n: int) -> Table:
+    table = _table(function(x, n), 2)
+    return Table(table.array.swapaxes(0, 1), table.layout)
 
 
-def _law(function: Called, x: Tensor, n: int) -> Tensor:
-    return torch.stack([_tensor(_adapters().draws_of(function(at), n)) for at in x])
+def _law(function: Called, x: Tensor, n: int) -> Table:
+    return _one(lambda at, n: _adapters().draws_of(function(at), n), x, n)
 
 
-def _laws(function: Called, x: Tensor, n: int) -> Tensor:
-    return _tensor(_adapters().draws_of(function(x), n)).swapaxes(0, 1)
+def _laws(function: Called, x: Tensor, n: int) -> Table:
+    return _samples_first(lambda x, n: _adapters().draws_of(function(x), n), x, n)
 
 
-def _tensor(given: Any) -> Tensor:
-    return as_tensors({"posterior": given})["posterior"]
+def _table(given: Any, axes: int) -> Table:
+    """Draws with so many axes before those of parameters, and their names if they have any."""
+    table = as_table("posterior", given, axes)
+    return Table(as_tensors({"posterior": table.array})["posterior"], table.layout)
 
 
 WAYS = (
@@ -267,7 +281,7 @@ WAYS = (
 TRIED_X, TRIED_DRAWS, TRIES, LIMIT = 3, 5, 3, 600.0
 
 
-def as_posterior(posterior: Any, x: Tensor, layout: "Layout | None" = None) -> Posterior:
+def as_posterior(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterior:
     """A posterior of what users have; functions are tried at some observations x (b, ...).
 
     Where the columns of x are those of a dict, functions are given dicts.
@@ -306,7 +320,7 @@ def _adapters() -> Any:
 
 
 def _tried(
-    function: Called, x: Tensor, layout: "Layout | None", owner: "Flow | None"
+    function: Called, x: Tensor, layout: Layout | None, owner: "Flow | None"
 ) -> FunctionPosterior:
     """The function in the first way that works at some x."""
     problems: dict[str, str] = {}
@@ -318,7 +332,7 @@ def _tried(
         except Exception as problem:
             problems.setdefault(way.words, said(problem))
         else:
-            return replace(q, repeats=torch.equal(first, again))
+            return replace(q, layout=first.layout, repeats=torch.equal(first.array, again.array))
     raise TypeError(
         f"posterior: expected sample(x, n), which takes one observation x, a tensor of shape "
         f"{tuple(x.shape[1:])}, and returns n draws (n, m), or another function of x; calling it "
@@ -326,7 +340,7 @@ def _tried(
     )
 
 
-def _readings(layout: "Layout | None") -> list[Callable[[Tensor], Any]]:
+def _readings(layout: Layout | None) -> list[Callable[[Tensor], Any]]:
     """What functions may be given in place of x, until something works."""
     kinds: list[Callable[[Tensor], Any]] = [Tensor.clone, Tensor.float, _as_numpy]
     if layout is None or not layout.packed:
@@ -338,12 +352,13 @@ def _as_numpy(x: Tensor) -> np.ndarray:
     return x.cpu().numpy().copy()
 
 
-def _trial(q: FunctionPosterior, x: Tensor) -> Tensor:
+def _trial(q: FunctionPosterior, x: Tensor) -> Table:
     with time_limit(LIMIT), isolated(stream(0, "tried")):
-        theta: Tensor = q.sample_batched(x, TRIED_DRAWS)
-    if theta.ndim != 3 or theta.shape[:2] != (len(x), TRIED_DRAWS):
-        raise ValueError(f"shape {tuple(theta.shape)} at {len(x)} x with n = {TRIED_DRAWS}")
-    return theta
+        drawn = q.drawn(x, TRIED_DRAWS)
+    shape = drawn.array.shape
+    if len(shape) != 3 or shape[:2] != (len(x), TRIED_DRAWS):
+        raise ValueError(f"shape {tuple(shape)} at {len(x)} x with n = {TRIED_DRAWS}")
+    return drawn
 
 
 def is_flow(posterior: Any) -> bool:
