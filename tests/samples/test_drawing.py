@@ -125,7 +125,7 @@ class TestFailures:
             drawn_at(Batched(), X + 2, 3, 0, "here", how)
 
     def test_the_observation_is_never_left_out(self):
-        with pytest.raises(ValueError, match=r"x_o\[1\]"):
+        with pytest.raises(ValueError, match=r"x_o\[1\] .* Is x_o like the observations"):
             draw_observed(Batched({1: "nan"}), X[:2], 3, 0, Drawing(failures=0.9))
 
     @pytest.mark.parametrize("given", [{"limit": 0}, {"failures": 1.0}, {"failures": -0.1}])
