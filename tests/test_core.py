@@ -49,7 +49,10 @@ class TestArrays:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ([[1.0], [1.0, 2.0]], "a: expected an array of numbers; got"),
+            (
+                [[1.0], [1.0, 2.0]],
+                "a: expected an array of numbers; got rows of different lengths. Pad",
+            ),
             (["x"], "a: expected an array of real numbers; got <U1"),
             (None, "a: expected an array of real numbers; got object"),
             (np.ones(2) * 1j, "a: expected an array of real numbers; got complex128"),

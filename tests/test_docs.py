@@ -104,6 +104,28 @@ def test_every_public_name_is_in_the_reference():
     assert [name for name in names if f":: assay.{name}\n" not in text] == []
 
 
+def test_every_module_is_in_the_tree_of_the_architecture():
+    """And nothing else is."""
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    tree = text.split("src/assay/\n")[1].split("```")[0]
+    source = DOCS.parent / "src" / "assay"
+    paths = (path.relative_to(source) for path in source.rglob("*.py"))
+    assert {path.as_posix() for path in paths if path.name != "__init__.py"} == modules_of(tree)
+
+
+def modules_of(tree):
+    """Modules of a tree whose folders are indented, by four at a time."""
+    folders, found = [], set()
+    for line in filter(None, tree.splitlines()):
+        indent = (len(line) - len(line.lstrip())) // 4 - 1
+        names = re.findall(r"^\s*([\w./]+(?:, [\w./]+)*)", line)[0].split(", ")
+        if len(names) == 1 and names[0].endswith("/"):
+            folders = [*folders[:indent], names[0]]
+        else:
+            found |= {"".join([*folders[:indent], name]) for name in names}
+    return {name for name in found if name.endswith(".py") and "__init__" not in name}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_code_that_the_site_does_not_run_says_why(page):
     text = (DOCS / page).read_text(encoding="utf-8")

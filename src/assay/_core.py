@@ -87,7 +87,9 @@ def _from_numpy(name: str, given: Any) -> Tensor:
     try:
         array = np.asarray(given)
     except (ValueError, RuntimeError, TypeError) as error:
-        raise TypeError(f"{name}: expected an array of numbers; got {error}.") from error
+        ragged = "rows of different lengths. Pad them with NaN; x is then read by embed="
+        words = ragged if "inhomogeneous" in str(error) else str(error).rstrip(".")
+        raise TypeError(f"{name}: expected an array of numbers; got {words}.") from error
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected an array of real numbers; got {array.dtype}.")
     # Extended precision, foreign byte orders and negative strides are not for torch.

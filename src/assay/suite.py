@@ -327,7 +327,7 @@ def _given(posterior: Any, theta: Any, x: Any, x_o: Any, how: _How) -> _Given:
             )
         return _from_simulator(posterior, _observed(x_o, how, None), how, how.source)
     if not isinstance(posterior, Calibration):
-        pairs = _pairs(theta, x)
+        pairs = _pairs(theta, x, how.embed)
         sampler, draws = _sampler(posterior, pairs), _observed(x_o, how, pairs.layout)
         return _from_posterior(sampler, sampler.flow, pairs.named_by(sampler), draws, how)
     if theta is not None or x is not None or how.embed is not None:
@@ -448,14 +448,14 @@ def _proved(flow: Flow, sets: Calibration, draws: Draws, seed: int) -> Base:
     return latents.base
 
 
-def _pairs(theta: Any, x: Any) -> Joint:
+def _pairs(theta: Any, x: Any, embed: Embed | None) -> Joint:
     """Parameters (n, m) and observations (n, ...), or refuses."""
     if theta is None or x is None:
         raise ValueError(
             "theta, x: expected calibration pairs that the posterior was not trained on; got "
             "None. Use check(posterior, theta, x, x_o)."
         )
-    return Joint.of(theta, x)
+    return Joint.of(theta, x, embed)
 
 
 def _rows(n: int, most: int, seed: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import torch
 
 import assay
 from assay._core import isolated, stream
-from assay.samples.posterior import as_posterior, latents
+from assay.samples.posterior import as_posterior, fresh_key, latents
 
 pytestmark = [pytest.mark.adapters, pytest.mark.filterwarnings("ignore")]
 THETA = torch.randn(60, 2, generator=stream(0, "theta"))
@@ -111,6 +111,32 @@ def test_numpyro_distributions():
     assert q.way.words == "many x, to a batch of distributions"
     made = assay.Calibration.of(q, THETA, X, 8)
     assert torch.equal(made.theta_q, assay.Calibration.of(q, THETA, X, 8).theta_q)
+
+
+def test_numpyro_chains():
+    """Draws of NUTS at many x at once, by name, as numpyro returns them."""
+    numpyro, jax = import_module("numpyro"), import_module("jax")
+    dist, infer = import_module("numpyro.distributions"), import_module("numpyro.infer")
+
+    def model(x):
+        mu = numpyro.sample("mu", dist.Normal(0, 1).expand([2]).to_event(1))
+        numpyro.sample("x", dist.Normal(mu, 1).to_event(1), obs=x)
+
+    def posterior(x, n):
+        chain = infer.MCMC(
+            infer.NUTS(model), num_warmup=30, num_samples=4 * n, thinning=4, progress_bar=False
+        )
+
+        def drawn(key, x):
+            chain.run(key, x)
+            return chain.get_samples()
+
+        keys = jax.random.split(jax.random.PRNGKey(fresh_key()), len(x))
+        return jax.vmap(drawn)(keys, jax.numpy.asarray(x))
+
+    found = assay.check(posterior, {"mu": THETA}, X, X[:1], QUICK)
+    assert found.names == ("mu[0]", "mu[1]")
+    assert found.settings["k"] == 16
 
 
 @pytest.fixture(scope="module", params=["CouplingFlow", "FlowMatching"])

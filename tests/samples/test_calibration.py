@@ -210,6 +210,10 @@ BAD_DRAWS = {
     "another number of parameters": (Draws(X[0], Q[0, :, :1]), r"theta_o: .* of 2 parameter"),
     "many for one": (Draws(X[0], Q[:2]), r"theta_o: expected shape \(1, s, 2\)"),
     "no draws": (Draws(X[0]), r"draws: expected Draws\(x_o, theta_o\)"),
+    "not finite": (
+        Draws(X[:2] * [[1.0], [np.nan]], Q[:2]),
+        r"x_o: .* in 1 of 2 rows, first at .1",
+    ),
 }
 
 
@@ -224,7 +228,6 @@ def test_draws_that_do_not_fit(draws, message):
     [
         ((X[0], Q[0, 0]), r"theta: expected shape \(s, m\) or \(o, s, m\); got \(2,\)"),
         ((X[0], Q[0] * np.nan), r"theta: expected finite numbers"),
-        ((X[0] * np.nan, Q[0]), r"x_o: expected finite numbers"),
         ((X[0], None, 0), r"n: expected at least 1; got 0"),
     ],
 )

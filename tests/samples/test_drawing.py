@@ -112,6 +112,12 @@ class TestFailures:
         assert torch.equal(drawn_at(again, X, 3, 0, "here", how).theta, drawn.theta)
         assert again.calls == []
 
+    def test_of_observations_that_are_padded(self, tmp_path):
+        x = torch.where(torch.arange(120)[:, None] > 60, torch.nan, X)
+        q, how = as_posterior(lambda x, n: torch.randn(n, 2), x), Drawing(resume=tmp_path)
+        first, again = (drawn_at(q, x, 3, 0, "here", how).theta for _ in range(2))
+        assert torch.equal(first, again)
+
     def test_draws_of_other_observations(self, tmp_path):
         how = Drawing(resume=tmp_path)
         drawn_at(Batched(), X, 3, 0, "here", how)
@@ -119,7 +125,7 @@ class TestFailures:
             drawn_at(Batched(), X + 2, 3, 0, "here", how)
 
     def test_the_observation_is_never_left_out(self):
-        with pytest.raises(ValueError, match=r"x_o\[1\]"):
+        with pytest.raises(ValueError, match=r"x_o\[1\] .* Is x_o like the observations"):
             draw_observed(Batched({1: "nan"}), X[:2], 3, 0, Drawing(failures=0.9))
 
     @pytest.mark.parametrize("given", [{"limit": 0}, {"failures": 1.0}, {"failures": -0.1}])

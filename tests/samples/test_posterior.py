@@ -197,6 +197,21 @@ class TestPosterior:
         posterior = as_posterior(lambda x, n: x["a"] + x["b"] + torch.randn(n, 2), X, layout)
         assert posterior.sample(X[0], 3).shape == (3, 2)
 
+    @pytest.mark.parametrize("axes", [0, 1])
+    def test_draws_by_name(self, axes):
+        """A dict of draws, at one x or at many; theta is matched by name."""
+
+        def sample(x, n):
+            draws = x[..., None, :] / 2 + torch.randn(*x.shape[:axes], n, 2)
+            return {"b": draws[..., 1], "a": draws[..., 0]}
+
+        theta = {"a": torch.arange(40.0), "b": -torch.arange(40.0)}
+        made = assay.Calibration.of(sample, theta, torch.randn(40, 2, generator=stream(0, "x")), 3)
+        assert made.names == ("b", "a")
+        assert torch.equal(made.theta[:, 1], theta["a"])
+        with pytest.raises(ValueError, match=r"theta: expected columns \['b', 'a'\]"):
+            assay.Calibration.of(sample, {"a": theta["a"]}, made.x, 3)
+
     @pytest.mark.parametrize(
         ("given", "got"), [(3, "int"), (Sampler, "type"), (None, "NoneType"), ([1], "list")]
     )

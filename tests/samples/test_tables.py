@@ -107,6 +107,20 @@ class TestDicts:
         assert made.features.shape == (60, 1)
         torch.testing.assert_close(made.features[:, 0], X.sum(1))
 
+    def test_an_embedding_in_a_check(self):
+        """It is given dicts by local tests and by those of levels."""
+        x, x_o = {"u": X[:, 0], "v": X[:, 1:]}, {"u": X[0, 0], "v": X[0, 1:]}
+
+        def both(x):
+            return torch.cat([x["u"][..., None], x["v"]], -1)
+
+        def sample(x, n):
+            return both(x) / 2 + torch.randn(n, 2)
+
+        found = assay.check(sample, THETA, x, x_o, QUICK, embed=both)
+        assert found.pits is not None
+        assert found.local.pvalue == assay.check(sample, THETA, x, x_o, QUICK).local.pvalue
+
     @pytest.mark.parametrize("axis", [False, True])
     def test_in_a_check(self, axis):
         x_o = {"v": X[0, 1:], "u": X[0, 0]}
@@ -127,6 +141,37 @@ class TestDicts:
     def test_bad_dicts(self, given, message):
         with pytest.raises(ValueError, match=f"theta: expected .*{message}"):
             as_table("theta", given)
+
+
+class TestPadded:
+    """Sets of different lengths, padded with NaN, go through an embedding."""
+
+    X = torch.where(
+        torch.arange(5) < torch.randint(1, 6, (60, 1), generator=stream(0, "lengths")),
+        X[:, :1] + torch.randn(60, 5, generator=stream(0, "padded")),
+        torch.nan,
+    )
+
+    @staticmethod
+    def embed(x):
+        return torch.stack([x.nanmean(1), x.isfinite().sum(1)], 1)
+
+    @staticmethod
+    def sample(x, n):
+        return x.nanmean() / 2 + torch.randn(n, 2)
+
+    def test_in_a_check(self, tmp_path):
+        found = assay.check(self.sample, THETA, self.X, self.X[:2], QUICK, embed=self.embed)
+        assert found.settings["d"] == 2
+        found.report(tmp_path / "report.html")
+
+    def test_without_an_embedding(self):
+        with pytest.raises(ValueError, match="x: expected .* x padded with NaN needs embed="):
+            assay.check(self.sample, THETA, self.X, self.X[:2], QUICK)
+
+    def test_an_embedding_that_leaves_nan(self):
+        with pytest.raises(ValueError, match=r"embed\(x\): expected finite numbers"):
+            assay.Calibration(THETA, self.X, Q, lambda x: x.mean(1, keepdim=True))
 
 
 def test_layouts_of_observations():

@@ -2,7 +2,8 @@
 
 A posterior of another library comes in; a :class:`~assay.samples.posterior.Posterior` comes out.
 It is recognised by the modules in which its class and the classes above it are defined, so that no
-library is imported to find out. An adapter is a module with a function ``adapted(posterior, x,
+library is imported to find out. What no library made is a function of x
+(:mod:`assay.adapters.functions`). An adapter is a module with a function ``adapted(posterior, x,
 layout)``; it imports ``samples`` and its own library. :mod:`assay.adapters.arviz` goes the other
 way: draws come in, and ArviZ's InferenceData comes out.
 """
@@ -24,12 +25,13 @@ DISTRIBUTIONS = {"numpyro": "numpyro", "torch": "torch_distributions"}
 
 
 def adapted(posterior: Any, x: Any, layout: Any = None) -> Any:
-    """What an adapter makes of a posterior; None if none knows it.
+    """What an adapter makes of a posterior; None if none knows it, and it is no function either.
 
     Observations x (b, ...) are those at which draws are made, with the layout of their columns.
     """
-    adapter = _adapter(posterior, POSTERIORS)
-    return None if adapter is None else adapter.adapted(posterior, x, layout)
+    own, functions = _adapter(posterior, POSTERIORS), import_module(f"{__name__}.functions")
+    known = None if own is None else own.adapted(posterior, x, layout)
+    return functions.adapted(posterior, x, layout) if known is None else known
 
 
 def draws_of(distribution: Any, n: int) -> Any:
@@ -52,6 +54,6 @@ def _adapter(value: Any, known: dict[str, str]) -> ModuleType | None:
 
 def __getattr__(name: str) -> ModuleType:
     """Imports an adapter, and with it its library, when it is first asked for."""
-    if name in {*POSTERIORS.values(), *DISTRIBUTIONS.values(), "arviz"}:
+    if name in {*POSTERIORS.values(), *DISTRIBUTIONS.values(), "arviz", "functions"}:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

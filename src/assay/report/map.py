@@ -43,12 +43,17 @@ class Map:
 
     @cached_property
     def _parts(self) -> list[np.ndarray]:
-        """The observations of each kind, with shapes (o, d), (c, d) and (s, d)."""
+        """The observations of each kind, with shapes (o, d), (c, d) and (s, d).
+
+        What is padded with NaN is in the middle.
+        """
         check = self.check
         own = np.asarray(check.local.x, float).reshape(len(check.labels), -1)
         others = (None if p is None else p.x for p in (check.context, check.simulated))
         each = (own[:0] if x is None else np.asarray(x, float) for x in others)
-        return [own, *(x.reshape(-1, own.shape[1]) for x in each)]
+        parts = [own, *(x.reshape(-1, own.shape[1]) for x in each)]
+        middle = np.ma.masked_invalid(np.concatenate(parts)).mean(0).filled(0.0)
+        return [np.where(np.isnan(part), middle, part) for part in parts]
 
     @cached_property
     def coordinates(self) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -70,8 +70,8 @@ class Calibration:
         theta: The true parameters, with shape (n, m).
         x: The observations they produced, with shape (n, ...).
         theta_q: Draws of :math:`q(\cdot \mid x)`, with shape (n, m) or (n, k, m).
-        embed: Turns observations (n, ...) into features (n, d), for images, series or sets;
-            without it, observations are flattened.
+        embed: Turns observations (n, ...) into features (n, d), for images, series or sets, and
+            may take x that is padded with NaN; without it, observations are flattened.
 
     NumPy arrays, torch tensors, JAX arrays and nested lists are accepted; integers become
     floating point. So are data frames, xarray's data sets and dicts of arrays, matched by their
@@ -142,7 +142,8 @@ class Calibration:
         """Checks arrays and keeps them as tensors."""
         remedy = "Calibration.drop_invalid(theta, x, theta_q) leaves them out."
         for name, array in _shaped(as_tensors(given)).items():
-            check_finite(name, array, remedy)
+            if name != "x" or self.embed is None:
+                check_finite(name, array, remedy)
             object.__setattr__(self, name, array)
         _ = self.features
 
@@ -178,7 +179,7 @@ class Calibration:
         """
         from .drawing import PATIENT, drawn_at  # makes draws, where all else here takes them
 
-        pairs = Joint.of(theta, x)
+        pairs = Joint.of(theta, x, embed)
         sampler = as_posterior(posterior, pairs.x, pairs.layout)
         pairs, k = pairs.named_by(sampler), check_count("k", k)
         how = PATIENT if drawing is None else drawing
@@ -340,7 +341,8 @@ class Calibration:
         draws, some = self.members[:, 1], rows[:HANDFUL]
         check_own(flow_to_base(flow, draws[some], self.x[some]), base, "theta_q")
         z = flow_to_base(flow, self.theta, self.x)
-        return Latents(z, self.x, embed=self.embed, base=base, flow=flow)
+        named = partial(Latents, names=self.names, layout=self.layout)
+        return named(z, self.x, embed=self.embed, base=base, flow=flow)
 
     def subset(self, rows: Any) -> Self:
         """The calibration of some rows: indices, a slice or a mask over the n rows."""
@@ -390,7 +392,7 @@ class Calibration:
     def observation(self, draws: "Draws") -> "Observation":
         """Checks one observation or many, whatever draws come with them."""
         shape = self.x.shape[1:]
-        x = Table(draws.x, draws.layout).like(self.layout, "x_o", "x").array.to(self.x)
+        x = Table(draws.x, draws.layout).like(self.layout, "x_o", "x").array
         single = x.shape == shape
         if not single and x.shape[1:] != shape:
             raise ValueError(
@@ -398,8 +400,10 @@ class Calibration:
                 f"{', '.join(map(str, shape))}) for many, as in the calibration; "
                 f"got {tuple(x.shape)}."
             )
-        x = x[None] if single else x
-        check_finite("x_o", x, f"It is beyond the range of {x.dtype}: give a wider one.")
+        given, x = (part[None] if single else part for part in (x, x.to(self.x)))
+        if self.embed is None:
+            check_finite("x_o", given)
+            check_finite("x_o", x, f"It is beyond the range of {x.dtype}: give a wider one.")
         return Observation(x, features_of(x, self.embed, self.layout), single)
 
     @cached_property
@@ -568,12 +572,12 @@ class Draws:
             tables["theta"] = as_table("theta", self.theta)
         given = {name: table.array for name, table in tables.items()}
         for name, array in as_tensors(given).items():
-            check_finite("x_o" if name == "x" else name, array)
             object.__setattr__(self, name, array)
         object.__setattr__(self, "layout", tables["x"].layout or self.layout)
         if self.theta is not None and tables["theta"].layout is not None:
             object.__setattr__(self, "names", tables["theta"].layout.names)
         if self.theta is not None:
+            check_finite("theta", self.theta)
             if self.theta.ndim not in (2, 3):
                 raise ValueError(
                     f"theta: expected shape (s, m) or (o, s, m); got {tuple(self.theta.shape)}."
@@ -692,14 +696,15 @@ class Joint:
     layout: Layout | None = None
 
     @classmethod
-    def of(cls, theta: Any, x: Any) -> "Joint":
-        """Checks pairs, or refuses."""
+    def of(cls, theta: Any, x: Any, embed: Embed | None = None) -> "Joint":
+        """Checks pairs, or refuses; x may hold NaN where an embedding reads it."""
         tables = {"theta": as_table("theta", theta), "x": as_table("x", x)}
         named, layout = (table.layout for table in tables.values())
         arrays = as_tensors({name: table.array for name, table in tables.items()})
         theta, x = _shaped(arrays).values()
-        for name, array in arrays.items():
-            check_finite(name, array, "Leave these pairs out.")
+        check_finite("theta", theta, "Leave these pairs out.")
+        if embed is None:
+            check_finite("x", x, "Leave these pairs out; x padded with NaN needs embed=.")
         return cls(theta, x, named.names if named else None, layout)
 
     def named_by(self, posterior: Posterior) -> "Joint":

@@ -1,6 +1,7 @@
 """Work in chunks: what failed in them, and files that keep them, so that it can go on later."""
 
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +43,8 @@ class Chunk(NamedTuple):
                 "they are made again."
             ) from problem
         # Not to the last digit: draws of q may be rounded otherwise on another day.
-        if chunk.given.shape != given.shape or not np.allclose(chunk.given, given, 1e-3, 1e-6):
+        close = partial(np.allclose, rtol=1e-3, atol=1e-6, equal_nan=True)
+        if chunk.given.shape != given.shape or not close(chunk.given, given):
             raise ValueError(
                 f"resume: expected {kept} of the same {of}; got others in {file}. Was it made "
                 "with another prior or posterior? Give another folder, or make the same call."

@@ -62,6 +62,14 @@ class Drawing:
 
 
 PATIENT = Drawing()
+# What to do where no draws can be made, at an x of the pairs and at x_o.
+LEAVE_OUT = (
+    "Mend it there; or leave up to a hundredth of all x out with drawing=Drawing(failures=0.01)."
+)
+LOOK_THERE = (
+    "Is x_o like the observations that the posterior was trained on? Draws that were made "
+    "elsewhere can be given as x_o=Draws(x_o, theta_o)."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +98,7 @@ def drawn_at(
     purpose: str,
     how: Drawing = PATIENT,
     label: Callable[[int], str] = "x[{}]".format,
+    remedy: str = LEAVE_OUT,
 ) -> Drawn:
     """Draws of q at observations (b, ...), each call with a stream named by the purpose.
 
@@ -100,7 +109,7 @@ def drawn_at(
         >>> drawn_at(q, x, 5, 0, "here").theta.shape
         torch.Size([10, 5, 2])
     """
-    failures = _Failures(label, int(how.failures * len(x)), len(x))
+    failures = _Failures(label, int(how.failures * len(x)), len(x), remedy)
     job = _Job(posterior, n, seed, purpose, replace(how, executor=None), failures)
     size = posterior.rows * max(1, TOGETHER // posterior.rows)
     pieces = ((x[first : first + size], first) for first in range(0, len(x), size))
@@ -131,7 +140,8 @@ def draw_observed(
 ) -> Tensor:
     """Draws (o, n, m) of q at the observations (o, ...) that are tested; none is left out."""
     strict = replace(how, failures=0.0)
-    return drawn_at(posterior, x, n, seed, "observations", strict, "x_o[{}]".format).theta
+    there = "x_o[{}]".format, LOOK_THERE
+    return drawn_at(posterior, x, n, seed, "observations", strict, *there).theta
 
 
 class _TooMany(ValueError):
@@ -145,6 +155,7 @@ class _Failures:
     label: Callable[[int], str]
     most: int
     total: int
+    remedy: str
     errors: dict[int, str] = field(default_factory=dict)
 
     def add(self, number: int, error: str) -> None:
@@ -153,8 +164,7 @@ class _Failures:
         if len(self.errors) > self.most:
             raise _TooMany(
                 f"posterior: expected draws of q at every x; got none at {self._named} "
-                f"({self._first}). Mend it there; or leave up to a hundredth of all x out with "
-                "drawing=Drawing(failures=0.01)."
+                f"({self._first}). {self.remedy}"
             )
 
     @property

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import Seed, check_count, check_kind, seed_of, stream
+from .._core import Seed, check_count, check_finite, check_kind, seed_of, stream
 from .calibration import Calibration, Draws
 from .drawing import PATIENT, Drawing, Drawn, draw_observed, drawn_at
 from .neighbourhoods import Nearest, Support
@@ -187,6 +187,7 @@ def pairs_around(
     check_kind("simulations", simulations, "Simulations(simulator, prior)", "simulator", "prior")
     source, seed = simulations, seed_of(seed)
     given = x_o if isinstance(x_o, Draws) else Draws(x_o, n=draws)
+    check_finite("x_o", given.x)
     runner = source.runner(partial(_drawn, source.prior), given.x, seed)
     sampler = as_posterior(posterior, given.x.reshape(-1, *runner.form.shape))
     first = runner.run("prior", partial(_drawn, source.prior), round(FIRST * source.n))

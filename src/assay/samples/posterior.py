@@ -11,9 +11,8 @@ base and the samples speak of the same q.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
-from itertools import product
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
@@ -21,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from .._core import as_tensors, check_finite, check_kind, isolated, said, stream, time_limit
+from .._core import as_tensors, check_finite, check_kind, isolated, stream
 
 if TYPE_CHECKING:
     from .tables import Layout
@@ -103,6 +102,8 @@ def _is_standard(distribution: Distribution) -> bool:
 HANDFUL = 512
 # Rows that are mapped to latents at a time.
 ROWS = 2**13
+# Seconds that a call may take.
+LIMIT = 600.0
 # The chance that a right flow is refused: about one in a million for each parameter; and that a
 # check falls back to draws.
 REFUSAL, FALLBACK = 1e-6, 1e-5
@@ -177,96 +178,6 @@ def fresh_key() -> int:
     return int(torch.randint(2**31, ()))
 
 
-OWN_GENERATOR = (
-    "The posterior keeps a random generator of its own: the same seed does not give the same "
-    "draws."
-)
-
-
-@dataclass(frozen=True, eq=False)
-class FunctionPosterior(Posterior):
-    """A function as a posterior, called in a way that was found out.
-
-    Args:
-        function: Of one x or many, and of n; or of x alone, then it returns a distribution.
-        way: How it is called.
-        reads: What it is given in place of x.
-        owner: The flow whose method it is, if it has an inverse and a base.
-        repeats: Whether the same seed gives the same draws.
-    """
-
-    function: Callable[..., Any]
-    way: "Way"
-    reads: Callable[[Tensor], Any] = Tensor.clone
-    owner: "Flow | None" = None
-    repeats: bool = True
-
-    def sample_batched(self, x: Tensor, n: int) -> Any:
-        """Returns n draws (b, n, m) at each of b observations (b, ...)."""
-        return self.way.draws(lambda *given: self.function(self.reads(given[0]), *given[1:]), x, n)
-
-    @property
-    def rows(self) -> int:
-        """Observations at which draws are made in one call."""
-        return self.way.rows
-
-    @property
-    def flow(self) -> "Flow | None":
-        """The flow whose method it is."""
-        return self.owner
-
-    def remarks(self, x: Tensor) -> tuple[str, ...]:
-        """Whether draws can be made again."""
-        return () if self.repeats else (OWN_GENERATOR,)
-
-
-Called = Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way in which functions give draws: how it is called, so many x at a time, and in words."""
-
-    draws: Callable[[Called, Tensor, int], Any]
-    rows: int
-    words: str
-
-
-def _one(function: Called, x: Tensor, n: int) -> Tensor:
-    return torch.stack([_tensor(function(at, n)) for at in x])
-
-
-def _many(function: Called, x: Tensor, n: int) -> Tensor:
-    return _tensor(function(x, n))
-
-
-def _samples_first(function: Called, x: Tensor, n: int) -> Tensor:
-    return _tensor(function(x, n)).swapaxes(0, 1)
-
-
-def _law(function: Called, x: Tensor, n: int) -> Tensor:
-    return torch.stack([_tensor(_adapters().draws_of(function(at), n)) for at in x])
-
-
-def _laws(function: Called, x: Tensor, n: int) -> Tensor:
-    return _tensor(_adapters().draws_of(function(x), n)).swapaxes(0, 1)
-
-
-def _tensor(given: Any) -> Tensor:
-    return as_tensors({"posterior": given})["posterior"]
-
-
-WAYS = (
-    Way(_one, 1, "one x and n, to draws (n, m)"),
-    Way(_many, 100, "many x and n, to draws (b, n, m)"),
-    Way(_samples_first, 100, "many x and n, to draws (n, b, m)"),
-    Way(_laws, 100, "many x, to a batch of distributions"),
-    Way(_law, 1, "one x, to a distribution"),
-)
-# Observations, draws and times with which a function is tried, and seconds that a call may take.
-TRIED_X, TRIED_DRAWS, TRIES, LIMIT = 3, 5, 3, 600.0
-
-
 def as_posterior(posterior: Any, x: Tensor, layout: "Layout | None" = None) -> Posterior:
     """A posterior of what users have; functions are tried at some observations x (b, ...).
 
@@ -284,66 +195,18 @@ def as_posterior(posterior: Any, x: Tensor, layout: "Layout | None" = None) -> P
     """
     if isinstance(posterior, Posterior):
         return posterior
-    if not isinstance(posterior, type):
-        known = _adapters().adapted(posterior, x, layout)
-        if known is not None:
-            return cast(Posterior, known)
-        owner = cast(Flow, posterior) if is_flow(posterior) else None
-        for name in ("sample_batched", "sample"):
-            if callable(getattr(posterior, name, None)):
-                return _tried(getattr(posterior, name), x, layout, owner)
-        if callable(posterior):
-            return _tried(posterior, x, layout, None)
-    raise TypeError(
-        "posterior: expected an object with sample(x, n), a function of x and n, or a "
-        f"Calibration; got {type(posterior).__name__}."
-    )
+    known = None if isinstance(posterior, type) else _adapters().adapted(posterior, x, layout)
+    if known is None:
+        raise TypeError(
+            "posterior: expected an object with sample(x, n), a function of x and n, or a "
+            f"Calibration; got {type(posterior).__name__}."
+        )
+    return cast(Posterior, known)
 
 
 def _adapters() -> Any:
     """Adapters know this module; it asks for them by name, when a posterior is given."""
     return import_module("assay.adapters")
-
-
-def _tried(
-    function: Called, x: Tensor, layout: "Layout | None", owner: "Flow | None"
-) -> FunctionPosterior:
-    """The function in the first way that works at some x."""
-    problems: dict[str, str] = {}
-    for reads, way, i in product(_readings(layout), WAYS, range(TRIES)):
-        q = FunctionPosterior(function, way, reads, owner)
-        at = x[(i + torch.arange(min(way.rows, TRIED_X))) % len(x)]
-        try:
-            first, again = (_trial(q, at) for _ in range(2))
-        except Exception as problem:
-            problems.setdefault(way.words, said(problem))
-        else:
-            return replace(q, repeats=torch.equal(first, again))
-    raise TypeError(
-        f"posterior: expected sample(x, n), which takes one observation x, a tensor of shape "
-        f"{tuple(x.shape[1:])}, and returns n draws (n, m), or another function of x; calling it "
-        "failed. " + " ".join(f"With {way}: {words}." for way, words in problems.items())
-    )
-
-
-def _readings(layout: "Layout | None") -> list[Callable[[Tensor], Any]]:
-    """What functions may be given in place of x, until something works."""
-    kinds: list[Callable[[Tensor], Any]] = [Tensor.clone, Tensor.float, _as_numpy]
-    if layout is None or not layout.packed:
-        return kinds
-    return [lambda x, kind=kind: layout.unpack(kind(x)) for kind in kinds]  # type: ignore[misc]
-
-
-def _as_numpy(x: Tensor) -> np.ndarray:
-    return x.cpu().numpy().copy()
-
-
-def _trial(q: FunctionPosterior, x: Tensor) -> Tensor:
-    with time_limit(LIMIT), isolated(stream(0, "tried")):
-        theta: Tensor = q.sample_batched(x, TRIED_DRAWS)
-    if theta.ndim != 3 or theta.shape[:2] != (len(x), TRIED_DRAWS):
-        raise ValueError(f"shape {tuple(theta.shape)} at {len(x)} x with n = {TRIED_DRAWS}")
-    return theta
 
 
 def is_flow(posterior: Any) -> bool:

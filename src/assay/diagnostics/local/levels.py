@@ -25,8 +25,8 @@ mean over the sizes. Its signed area between curve and diagonal is :math:`1/2 - 
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -59,6 +59,7 @@ from ...results import (
 from ...samples.calibration import FEWEST_ROWS, Calibration, Draws, Latents, Observation
 from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood
 from ...samples.posterior import Embed, StandardNormal
+from ...samples.tables import Layout
 from ..average.ranks import Quantity, Ranks, Values, log_densities, ranked
 from .base import LocalTest
 
@@ -107,6 +108,8 @@ class Levels:
     embed: Embed | None = None
     names: tuple[str, ...] = ()
     u_q: Tensor | None = None
+    # The columns of x, if they have names.
+    layout: Layout | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
 
@@ -117,6 +120,8 @@ class Levels:
             embed: Embed | None = None,
             names: tuple[str, ...] = (),
             u_q: Any = None,
+            *,
+            layout: Layout | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -175,7 +180,8 @@ class Levels:
         values = Values(-densities.truth[order], -densities.draws[order])
         seed = calibration.own_seed(seed_of(seed))
         ranks = ranked(calibration, {"HPD level": values}, seed)
-        return cls(ranks.levels(seed), calibration.x, calibration.embed, ("HPD level",))
+        given = ranks.levels(seed), calibration.x, calibration.embed, ("HPD level",)
+        return cls(*given, layout=calibration.layout)
 
     @classmethod
     def pit(cls, calibration: Calibration, seed: Seed = 0) -> "Levels":
@@ -205,17 +211,18 @@ class Levels:
         check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
         calibration = calibration.sorted()
         x, embed, m = calibration.x, calibration.embed, calibration.m
+        made = partial(cls, layout=calibration.layout)
         if not isinstance(calibration, Latents):
             Whitened().check(calibration.k or 0, m)
             u = _ranked_members(calibration, calibration.own_seed(seed_of(seed)))
-            return cls(u[:, 0], x, embed, _conditional(m), u[:, 1:])
+            return made(u[:, 0], x, embed, _conditional(m), u[:, 1:])
         if not isinstance(calibration.base, StandardNormal):
             raise ValueError(
                 "calibration: expected latents with base N(0, I), whose PITs are known; got "
                 "another base. Give their levels as Levels(u, x)."
             )
         u = torch.special.ndtr(calibration.theta.double())
-        return cls(u, x, embed, tuple(f"z[{j}]" for j in range(m)))
+        return made(u, x, embed, tuple(f"z[{j}]" for j in range(m)))
 
     def __len__(self) -> int:
         return len(self.u)
@@ -229,9 +236,10 @@ class Levels:
         """The levels as if they were parameters, and their law, if it is known, as if a base."""
         if self.u_q is not None:
             # Levels of draws are ranks in their set, which no independent draws would be.
-            alone = Calibration(self.u, self.x, self.u, self.embed)
+            alone = Calibration(self.u, self.x, self.u, self.embed, layout=self.layout)
             return alone.with_members(self.u, self.u_q)
-        return Latents(self.u, self.x, embed=self.embed, base=Uniform(self.u.shape[1]))
+        base = Uniform(self.u.shape[1])
+        return Latents(self.u, self.x, embed=self.embed, layout=self.layout, base=base)
 
     def sorted(self) -> "Levels":
         """The same levels in an order that x alone decides."""

@@ -92,7 +92,8 @@ def usable(calibration: Calibration, seed: int) -> Calibration:
     """The calibration in an order that x decides; draws in place of a base that is not N(0, I)."""
     if isinstance(calibration, Latents) and not isinstance(calibration.base, StandardNormal):
         sets = calibration.sets(BASE_SETS, stream(calibration.own_seed(seed), "base"))
-        calibration = Calibration(calibration.theta, calibration.x, sets[:, 1:], calibration.embed)
+        given = calibration.theta, calibration.x, sets[:, 1:], calibration.embed
+        calibration = Calibration(*given, layout=calibration.layout)
     if calibration.k is not None and calibration.k < FEWEST_DRAWS:
         raise ValueError(
             f"theta_q: expected at least {FEWEST_DRAWS} draws of q at each x; got {calibration.k}."
