@@ -118,6 +118,47 @@ class Turns(Labels):
         return Bags(torch.cat(places), torch.stack(first), torch.cat(each) if each else None)
 
 
+    def portions(self, weights: Tensor, groups: range) -> "Portions":
+        """What to add up for t parts at once, with weights (t, n) of the sets, all of some groups.
+
+        Sets that have no weight in any part are left out.
+        """
+        rows = (weights != 0).any(0).nonzero().flatten()
+        group = self.group[rows] - groups.start
+        order = group.argsort(stable=True)
+        rows, group = rows[order], group[order]
+        count = torch.bincount(group, minlength=len(groups))
+        place = torch.arange(len(rows), device=rows.device) - (count.cumsum(0) - count)[group]
+        width = int(count.max())
+        chosen = rows.new_zeros(len(groups), width)
+        chosen[group, place] = rows
+        table = weights.new_zeros(len(groups), len(weights), width)
+        table[group, :, place] = weights[:, rows].mT
+        turn = torch.arange(self.r, device=rows.device)
+        places = chosen[..., None] * self.r + (self.truth[chosen][..., None] + turn) % self.r
+        return Portions(places, table)
+
+
+@dataclass(frozen=True, eq=False)
+class Portions:
+    """What to add up for many parts of the sets at once, as one product for each group.
+
+    Args:
+        places: Members of each set of each group, turn by turn, as places in a table of sets
+            (n r, p), with shape (g, s, r).
+        weights: Weights of these sets in t parts, with shape (g, t, s); zero beyond a group's end.
+    """
+
+    places: Tensor
+    weights: Tensor
+
+    def turned(self, table: Tensor) -> Tensor:
+        """Sums (g, t, r, p) of members in a table (n, r, p)."""
+        rows = table.flatten(0, 1)[self.places.flatten(1)]
+        each = rows.unflatten(1, self.places.shape[1:]).flatten(2)
+        return (self.weights.to(each) @ each).unflatten(2, (self.places.shape[2], -1))
+
+
 @dataclass(frozen=True, eq=False)
 class Bags:
     """What to add up: the sums of r turns of g groups in several parts of the sets.
