@@ -28,7 +28,7 @@ from torch import Tensor
 
 from ..._core import Seed, as_null, check_kind, progress, seed_of, spread_over
 from ...nulls.exchange import Exchange, LocalExchange
-from ...nulls.turns import Portions, Turns, turned_by
+from ...nulls.turns import Part, Portions, Turns, turned_parts
 from ...results import LocalResult, MaxT, probability, pvalue, settings_of
 from ...samples.calibration import Calibration, Draws, Observation
 from ...samples.neighbourhoods import Nearest
@@ -60,8 +60,6 @@ ROOM = 2**24
 VERSIONS, PLANTED = 16, 1000
 # Sets whose truths are told from draws at a time.
 TOLD = 64
-# Parts into which groups of sets are divided, whatever the number of threads.
-PARTS = 16
 # Observations that are tested at a time, and from which on progress is shown.
 OBSERVATIONS, MANY = 32, 64
 # Sizes of the neighbourhood: errors confined to the nearest few need a small one.
@@ -371,15 +369,15 @@ class Sets:
         Elsewhere they are those of some copies, of the data alone in ``range(1)``.
         """
         numbers = itertools.product(range(len(rings.ring)), range(len(self.banks)))
-        _ = self.weights  # which has threads of its own
+        every, _ = self.turns.parts(), self.weights  # which has threads of its own
         with spread_over(self._workers) as apply:
-            parts = list(apply(partial(self._turned, rings=rings, outside=outside), self._parts))
+            parts = list(apply(partial(self._turned, rings=rings, outside=outside), every))
             work = partial(self._summed, parts=parts, rings=rings)
             found = list(apply(lambda each: work(*each), numbers))
         step = len(self.banks)
         return [found[i : i + step] for i in range(0, len(found), step)]
 
-    def _turned(self, part: "_Part", rings: Rings, outside: range) -> list["_Total"]:
+    def _turned(self, part: Part, rings: Rings, outside: range) -> list["_Total"]:
         """Sums of each bank's features over the sets of some groups."""
         totals = [_Total() for _ in self.banks]
         for rows in part.rows.split(self._step):
@@ -394,31 +392,16 @@ class Sets:
         """The sums of all copies of one bank's features at one observation."""
         turned, squares, *apart = zip(*(part[bank].parts for part in parts), strict=True)
         weights, sizes = self.weights[bank], tuple(map(int, rings.sizes[at]))
-        near, own = (self._copied([each[:, at] for each in own]) for own in (turned, squares))
-        around, outside = (weights.scaled(sum(each[at] for each in own)) for own in apart)
+        each = range(at * rings.c, (at + 1) * rings.c)
+        near, own = (self._copied(table, each) for table in (turned, squares))
+        around, outside = (weights.scaled(sum(part[at] for part in table)) for table in apart)
         others = len(self.x) - sizes[-1]
         return Sums(weights.scaled(near), own[..., 0], around, outside, sizes, others)
 
-    def _copied(self, turned: list[Tensor]) -> Tensor:
-        """Sums (c, h, p) of all copies at every size, from those of turns (g, c, r, p)."""
-        table = torch.cat(turned).permute(1, 2, 0, 3)
-        return torch.stack([turned_by(self.turns.by, each) for each in table]).double().cumsum(0)
-
-    def _features(self, rows: Tensor) -> Iterator[Tensor]:
-        """Features (b, r, p) of each bank in some sets, centred within them."""
-        standing = self.stand(self.members[rows], self.x[rows])
-        yield from (_centred(bank, standing) for bank in self.banks)
-
-    @cached_property
-    def _parts(self) -> list["_Part"]:
-        """All sets, by their groups, a fixed number of which go together."""
-        group, g = self.turns.group, self.turns.by.shape[1]
-        order, ends = group.argsort(stable=True), group.bincount(minlength=g).cumsum(0).tolist()
-        step = -(-g // PARTS)
-        starts = range(0, g, step)
-        groups = [range(first, min(g, first + step)) for first in starts]
-        first = [0, *ends]
-        return [_Part(each, order[first[each.start] : first[each.stop]]) for each in groups]
+    def _copied(self, turned: Sequence[Tensor], which: range) -> Tensor:
+        """Sums (c, h, p) of all copies at every size, which are some of the portions."""
+        sums = [turned_parts(self.turns.by, turned, i) for i in which]
+        return torch.stack(sums).double().cumsum(0)
 
     @property
     def _step(self) -> int:
@@ -624,13 +607,6 @@ def _centred(bank: Bank, standing: Standing) -> Tensor:
     return features.sub_(features.mean(1, keepdim=True))
 
 
-class _Part(NamedTuple):
-    """Some groups, and their sets (b,)."""
-
-    groups: range
-    rows: Tensor
-
-
 @dataclass(frozen=True, eq=False)
 class _Block:
     """Some sets, and what of them is summed around o observations.
@@ -660,13 +636,13 @@ class _Block:
     def sums(self, features: Tensor, weights: Weights) -> Iterator[Tensor]:
         """Sums of centred features (b, r, p) around observations.
 
-        Those of all turns near (g, o, c, r, p), and of squared lengths (g, o, c, r, 1); around and
+        Those of all turns near (g, o c, r, p), and of squared lengths (g, o c, r, 1); around and
         outside (o, v, p), in double precision.
         """
         squares = features.new_zeros(*features.shape[:2], 1)
         squares[self.near] = weights.squares(features[self.near])[..., None]
         for table in (features, squares):
-            yield self.portions.turned(table).unflatten(1, (self.apart.shape[1], -1))
+            yield self.portions.turned(table)
         rows = torch.arange(len(features), device=features.device)
         truths = features[rows, self.played]  # (v, b, p)
         for masks in self.apart:
