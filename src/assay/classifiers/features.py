@@ -115,13 +115,16 @@ class NormalScores(Coordinates):
 
     def __call__(self, members: Tensor) -> Tensor:
         """Coordinates (n, r, m) of members (n, r, m)."""
-        columns = members.mT.contiguous()
-        ordered = columns.sort(2).values
-        first = torch.searchsorted(ordered, columns)
-        last = torch.searchsorted(ordered, columns, right=True)
-        # Tied members share their mean rank.
-        ranks = 0.5 * (first + last + 1).mT
-        scores: Tensor = torch.special.ndtri((ranks - 0.5).to(members) / members.shape[1])
+        ordered, order = members.mT.contiguous().sort(2)
+        apart = ordered.diff(dim=2) != 0
+        place = torch.arange(members.shape[1], device=members.device).expand_as(ordered)
+        # Tied members share their mean place.
+        ends = torch.nn.functional.pad(apart, (1, 0), value=True)
+        first = torch.where(ends, place, 0).cummax(2).values
+        ends = torch.nn.functional.pad(apart, (0, 1), value=True)
+        last = torch.where(ends, place, len(place[0, 0])).flip(2).cummin(2).values.flip(2)
+        places = torch.empty_like(place).scatter_(2, order, first + last).mT
+        scores: Tensor = torch.special.ndtri((places + 1).to(members) / (2 * members.shape[1]))
         return scores
 
 

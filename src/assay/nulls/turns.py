@@ -15,7 +15,7 @@ made once, a copy is a sum of g of them, however many sets there are.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ from .._core import stream
 
 # Turns of all groups together, about, and the fewest and the most groups.
 TURNS, FEWEST, MOST = 2**11, 128, 512
+# Parts into which groups are divided, whatever the number of threads.
+PARTS = 16
 
 
 class Labels(ABC):
@@ -117,6 +119,67 @@ class Turns(Labels):
                 each.append(weights[i][order].repeat(self.r))
         return Bags(torch.cat(places), torch.stack(first), torch.cat(each) if each else None)
 
+    def filled(self) -> Self:
+        """The same without groups that have no sets."""
+        kept, group = self.group.unique(return_inverse=True)
+        return replace(self, group=group, by=self.by[:, kept])
+
+    def parts(self) -> "list[Part]":
+        """All sets in a fixed number of parts, each of whole groups, for threads to share."""
+        g, step = self.by.shape[1], -(-self.by.shape[1] // PARTS)
+        order = self.group.argsort(stable=True)
+        starts = [0, *self.group.bincount(minlength=g).cumsum(0).tolist()]
+        groups = [range(i, min(g, i + step)) for i in range(0, g, step)]
+        return [Part(each, order[starts[each.start] : starts[each.stop]]) for each in groups]
+
+    def portions(self, weights: Tensor, groups: range) -> "Portions":
+        """What to add up for t parts at once, with weights (t, n) of the sets, all of some groups.
+
+        Sets that have no weight in any part are left out.
+        """
+        rows = (weights != 0).any(0).nonzero().flatten()
+        group = self.group[rows] - groups.start
+        order = group.argsort(stable=True)
+        rows, group = rows[order], group[order]
+        count = torch.bincount(group, minlength=len(groups))
+        place = torch.arange(len(rows), device=rows.device) - (count.cumsum(0) - count)[group]
+        width = int(count.max())
+        chosen = rows.new_zeros(len(groups), width)
+        chosen[group, place] = rows
+        table = weights.new_zeros(len(groups), len(weights), width)
+        table[group, :, place] = weights[:, rows].mT
+        turn = torch.arange(self.r, device=rows.device)
+        places = chosen[..., None] * self.r + (self.truth[chosen][..., None] + turn) % self.r
+        return Portions(places, table)
+
+
+class Part(NamedTuple):
+    """Some groups, and their sets (b,)."""
+
+    groups: range
+    rows: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Portions:
+    """What to add up for many parts of the sets at once, as one product for each group.
+
+    Args:
+        places: Members of each set of each group, turn by turn, as places in a table of sets
+            (n r, p), with shape (g, s, r).
+        weights: Weights of these sets in t parts, with shape (g, t, s); zero beyond a group's end.
+    """
+
+    places: Tensor
+    weights: Tensor
+
+    def turned(self, table: Tensor) -> Tensor:
+        """Sums (g, t, r, p) of members in a table (n, r, p)."""
+        rows = table.flatten(0, 1)[self.places.flatten(1)]
+        each = rows.unflatten(1, self.places.shape[1:]).flatten(2)
+        sums: Tensor = (self.weights.to(each) @ each).unflatten(2, (self.places.shape[2], -1))
+        return sums
+
 
 @dataclass(frozen=True, eq=False)
 class Bags:
@@ -143,6 +206,11 @@ def turned_by(by: Tensor, turned: Tensor) -> Tensor:
     """Sums (h, p) of copies whose groups turn by (h, g), from those of all turns (r, g, p)."""
     g = by.shape[1]
     return _sums(by * g + torch.arange(g, device=by.device), turned.flatten(0, 1))
+
+
+def turned_parts(by: Tensor, turned: Sequence[Tensor], which: int) -> Tensor:
+    """The same for one of t portions, from those of the turns (g, t, r, p) of some groups each."""
+    return turned_by(by, torch.cat([each[:, which] for each in turned]).transpose(0, 1))
 
 
 def _sums(

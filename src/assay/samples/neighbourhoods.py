@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import as_tensors, check_finite, check_number
+from .._core import as_tensors, check_finite, check_number, spread_over
 
 # Where q is right under the global hypothesis, and what that is.
 EVERYWHERE = "at almost every x"
@@ -384,8 +384,12 @@ def _checked_shares(shares: tuple[float, ...] | float) -> tuple[float, ...]:
 
 def _distance_to(points: Tensor, x: Tensor, k: int) -> Tensor:
     """Distances (o,) of x (o, d) to their k-th nearest of points (n, d)."""
-    parts = [_distances(points, part).kthvalue(k, dim=1).values for part in x.split(AT_A_TIME)]
-    return torch.cat(parts)
+
+    def distances(part: Tensor) -> Tensor:
+        return _distances(points, part).kthvalue(k, dim=1).values
+
+    with spread_over(torch.get_num_threads() if x.device.type == "cpu" else 1) as apply:
+        return torch.cat(list(apply(distances, x.split(AT_A_TIME))))
 
 
 def _distances(points: Tensor, x: Tensor) -> Tensor:

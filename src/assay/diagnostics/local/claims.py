@@ -26,8 +26,8 @@ from torch import Tensor
 
 from ...results import step_down
 
-# Numbers in the largest table of scores.
-ROOM = 2**22
+# Numbers in the largest table of scores: it stays in the cache of a core.
+ROOM = 2**17
 # The least variance of scores, and of their squares over the square of it.
 LEAST = 0.01
 
@@ -60,8 +60,10 @@ class Exchanged:
         """Scores (h, b, m) and marks (h, b, l) of the truths of some copies after another."""
         b, r, m = self.scores.shape
         first = r * torch.arange(b, device=self.who.device)
+        tables = self.scores.flatten(0, 1), self.marks.flatten(0, 1)
         for who in self.who.split(max(1, ROOM // (b * m))):
-            yield self.scores.flatten(0, 1)[first + who], self.marks.flatten(0, 1)[first + who]
+            scores, marks = (torch.nn.functional.embedding(first + who, table) for table in tables)
+            yield scores, marks
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,16 +57,19 @@ class Fitted:
 
 @dataclass(frozen=True, eq=False)
 class Smooth:
-    """Random smooth functions of l lengths in their principal directions, p for each.
+    """Random smooth functions of l lengths, p for each.
 
     Args:
-        spectrum: The variances of the directions over the points, with shape (l, p).
-        points: Their values at the points, less what a polynomial tells, with shape (l, b, p).
-        there: The same at x_o, with shape (l, p).
+        spectrum: The variances of their principal directions over the points, with shape (l, p).
+        points: Their values at the points, less what a polynomial tells, with shape (b, l p), in
+            single precision: most of the time of a fit is to read them.
+        axes: The principal directions, with shape (l, p, p).
+        there: What these are at x_o, with shape (l, p).
     """
 
     spectrum: Tensor
     points: Tensor
+    axes: Tensor
     there: Tensor
 
 
@@ -159,7 +162,10 @@ class _Fits:
         """The fits to what the polynomial leaves (b, j)."""
         sizes = left.new_tensor(SIZES)[:, None]
         free, rest = len(left) - fit.terms.shape[1], left.square().sum(0).clamp_min(1e-300)
-        spectrum, c = smooth.spectrum[:, None], smooth.points.mT @ left
+        spectrum = smooth.spectrum[:, None]
+        # Few rows times many columns are quick, and the other way round they are not.
+        c = (left.mT.float() @ smooth.points).double().unflatten(1, smooth.spectrum.shape)
+        c = smooth.axes.mT @ c.permute(1, 2, 0)
         gains = sizes / (1 + sizes * spectrum)
         noise = (rest - gains @ c.square()).clamp_min(1e-12 * rest)
         likelihood = -0.5 * torch.log1p(sizes * spectrum).sum(2, keepdim=True)
@@ -181,7 +187,8 @@ class _Fits:
     def points(self, weights: Tensor) -> Tensor:
         """Their mean at the points (b, j), with weights (l, t, j)."""
         shrunk = torch.einsum("ltj,ltp->lpj", weights, self.gains) * self.coefficients
-        return (self.smooth.points @ shrunk).sum(0)
+        rows = (self.smooth.axes @ shrunk).flatten(0, 1).mT.float()
+        return (rows @ self.smooth.points.mT).mT.double()
 
 
 def _prior(sizes: Tensor) -> Tensor:
@@ -208,15 +215,17 @@ def _polynomial(moved: Tensor) -> tuple[Tensor, Tensor]:
 
 def _smooth(phases: Tensor, terms: Tensor, there: Tensor) -> Smooth:
     """Functions with phases (b, w) at unit length, beside terms (b, f) that are (f,) at x_o."""
-    lengths = phases.new_tensor(LENGTHS)[:, None, None]
-    waves = torch.cat([(phases / lengths).cos(), (phases / lengths).sin()], 2)
+    lengths = phases.new_tensor(LENGTHS)[:, None]
+    scaled, size = (phases[:, None] / lengths).float(), phases.shape[1] ** -0.5
+    waves = torch.cat([scaled.cos(), scaled.sin()], 2).mul_(size)  # (b, l, p)
+    flat = terms.float()
+    told = flat.mT @ waves.flatten(1)
+    rest = waves.flatten(1) - flat @ told
+    each = rest.view_as(waves).transpose(0, 1)
+    spectrum, axes = torch.linalg.eigh((each.mT @ each).double())
     # At x_o all phases are zero.
-    waves, own = (part * phases.shape[1] ** -0.5 for part in (waves, _at_zero(phases)))
-    told = terms.mT @ waves
-    rest = waves - terms @ told
-    spectrum, axes = torch.linalg.eigh(rest.mT @ rest)
-    left = (own - there @ told)[:, None] @ axes
-    return Smooth(spectrum.clamp_min(0), rest @ axes, left[:, 0])
+    own = size * _at_zero(phases) - (there @ told.double()).view(len(lengths), -1)
+    return Smooth(spectrum.clamp_min(0), rest, axes, (own[:, None] @ axes)[:, 0])
 
 
 def _at_zero(phases: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from torch import Tensor
 from ..._core import Seed, as_null, check_kind, one_thread, progress, seed_of, spread_over
 from ...classifiers.features import BANKS, MOST_FEATURES, Coordinates, Latent, Whitened
 from ...nulls.exchange import Exchange, KnownBase, LocalExchange
-from ...nulls.turns import turned_by
+from ...nulls.turns import Part, Turns, turned_parts
 from ...results import Adjustment, GlobalMaxT, LocalResult, MaxT, settings_of
 from ...samples.calibration import Calibration, Draws, Latents, Observation
 from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood, middle
@@ -263,8 +264,7 @@ class Moments(LocalTest):
     @cached_property
     def _laws(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean, and degrees of freedom, of the squared length of each bank's sum."""
-        with one_thread():
-            return self._source.laws(self.banks)
+        return self._source.laws(self.banks)
 
     @property
     def _null_key(self) -> Any:
@@ -298,6 +298,11 @@ class Moments(LocalTest):
         lengths = self._source.lengths(self.banks, near, table, which)
         shape = len(which), *weights.shape[:2], len(self.banks)
         return lengths.reshape(shape).double().cpu().numpy()
+
+
+def _workers(table: Tensor) -> int:
+    """The threads over which work on a table is spread."""
+    return torch.get_num_threads() if table.device.type == "cpu" else 1
 
 
 def _near(weights: Tensor) -> Tensor:
@@ -428,7 +433,8 @@ class _Latents:
 
     def laws(self, banks: tuple[Latent, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Mean, and degrees of freedom, of the squared length of each bank's sum."""
-        return _laws([bank.spread(self.calibration.m) for bank in banks])
+        with one_thread():
+            return _laws([bank.spread(self.calibration.m) for bank in banks])
 
     def lengths(
         self, banks: tuple[Latent, ...], near: Tensor, table: Tensor, which: range
@@ -445,7 +451,7 @@ class _Latents:
         # Pieces that are the same whatever the number of threads, one thread to each.
         step = max(1, min(ROWS // len(near), COPIES))
         pieces = [copies[i : i + step] for i in range(0, len(copies), step)]
-        workers = torch.get_num_threads() if table.device.type == "cpu" else 1
+        workers = _workers(table)
         silent = True if len(which) < MANY else None
         with one_thread(), spread_over(workers if len(pieces) > 1 else 1) as apply:
             done = progress(apply(lengths, pieces), "nulls", silent=silent, total=len(pieces))
@@ -463,51 +469,54 @@ class _Sets:
 
     def laws(self, banks: tuple[Latent, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and degrees, from the covariance within sets, which no exchange changes."""
-        z = self._white(torch.arange(0, len(self.calibration), 1 + len(self.calibration) // 2000))
-        spreads = []
-        for bank in banks:
+        rows = torch.arange(0, len(self.calibration), 1 + len(self.calibration) // 2000)
+        workers = _workers(self.calibration.x)
+
+        def spread(bank: Latent) -> tuple[float, float]:
             # Of fewer sets where there are many features.
             most = PRODUCTS // (bank.size(z.shape[2]) ** 2 * z.shape[1])
             flat = _centred(bank, z[:: 1 + len(z) // max(50, most)]).flatten(0, 1).double()
             covariance = flat.mT @ flat / len(flat)
-            spreads.append((float(covariance.trace()), float(covariance.square().sum())))
-        return _laws(spreads)
+            return float(covariance.trace()), float(covariance.square().sum())
+
+        with one_thread(), spread_over(workers) as apply:
+            z = self._white(rows)
+            return _laws(list(apply(spread, banks)))
 
     def lengths(
         self, banks: tuple[Latent, ...], near: Tensor, table: Tensor, which: range
     ) -> Tensor:
         """Squared lengths (h, t, b) of sums of copies with weights (t, s) of sets (s,)."""
-        by = self._copies.turns.by[which.start : which.stop]
-        numbers = self._copies.size * by.shape[1] * sum(b.size(self.calibration.m) for b in banks)
+        turns = self._copies.turns.subset(near).filled()
+        turns = replace(turns, by=turns.by[which.start : which.stop])
+        numbers = turns.r * turns.by.shape[1] * sum(b.size(self.calibration.m) for b in banks)
         some = table.split(max(1, ROOM // numbers))
-        return torch.cat([self._lengths(banks, near, part, by) for part in some], 1)
+        return torch.cat([self._lengths(banks, near, part, turns) for part in some], 1)
 
     def _lengths(
-        self, banks: tuple[Latent, ...], near: Tensor, table: Tensor, by: Tensor
+        self, banks: tuple[Latent, ...], near: Tensor, table: Tensor, turns: Turns
     ) -> Tensor:
-        """The same for copies whose groups turn by (h, g), and as many weights as fit."""
+        """The same for the turns of these sets in some copies, and as many weights as fit."""
 
-        def turned(piece: tuple[Tensor, Tensor]) -> list[Tensor]:
-            rows, weights = piece
-            parts = [each.nonzero().flatten() for each in weights]
-            given = [each[part] for each, part in zip(weights, parts, strict=True)]
-            bags, z = self._copies.turns.subset(rows).bags(parts, given), self._white(rows)
-            return [bags.turned(_centred(bank, z)) for bank in banks]
-
-        def lengths(sums: Tensor) -> Tensor:
-            # All parts side by side.
-            found: Tensor = turned_by(by, sums.permute(1, 2, 0, 3).flatten(2))
-            squares: Tensor = found.unflatten(1, (len(table), -1)).square()
-            return squares.sum(2)
-
-        pieces = zip(near.split(SETS), table.split(SETS, 1), strict=True)
-        workers = torch.get_num_threads() if near.device.type == "cpu" else 1
-        # Pieces that are the same whatever the number of threads, one thread to each.
-        with one_thread(), spread_over(workers) as apply:
+        def turned(part: Part) -> list[Tensor]:
             totals: list[Tensor] = []
-            for sums in apply(turned, pieces):
+            for rows in part.rows.split(SETS):
+                portions = turns.subset(rows).portions(table[:, rows], part.groups)
+                z = self._white(near[rows])
+                sums = [portions.turned(_centred(bank, z)) for bank in banks]
                 totals = [a.add_(b) for a, b in zip(totals, sums, strict=True)] if totals else sums
-            return torch.stack(list(apply(lengths, totals)), 2)
+            return totals
+
+        def lengths(job: tuple[tuple[Tensor, ...], int]) -> Tensor:
+            return turned_parts(turns.by, *job).square().sum(1)
+
+        workers = _workers(near)
+        # Parts that are the same whatever the number of threads, one thread to each.
+        with one_thread(), spread_over(workers) as apply:
+            each = zip(*apply(turned, turns.parts()), strict=True)
+            found = list(apply(lengths, product(each, range(len(table)))))
+        squares: Tensor = torch.stack(found, 1).unflatten(1, (len(banks), -1)).mT
+        return squares
 
     @cached_property
     def _copies(self) -> Any:

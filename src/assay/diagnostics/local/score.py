@@ -16,6 +16,7 @@ tell truths from draws with an accuracy and an area under the ROC curve (AUC) th
 they cannot be told apart.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -27,7 +28,7 @@ from torch import Tensor
 
 from ..._core import Seed, as_null, check_kind, progress, seed_of, spread_over
 from ...nulls.exchange import Exchange, LocalExchange
-from ...nulls.turns import Bags, Turns, turned_by
+from ...nulls.turns import Part, Portions, Turns, turned_parts
 from ...results import LocalResult, MaxT, probability, pvalue, settings_of
 from ...samples.calibration import Calibration, Draws, Observation
 from ...samples.neighbourhoods import Nearest
@@ -57,8 +58,10 @@ AROUND = 0.5
 ROOM = 2**24
 # Versions of the truths elsewhere under planted errors, and members that are moved.
 VERSIONS, PLANTED = 16, 1000
+# Sets whose truths are told from draws at a time.
+TOLD = 64
 # Observations that are tested at a time, and from which on progress is shown.
-OBSERVATIONS, MANY = 16, 64
+OBSERVATIONS, MANY = 32, 64
 # Sizes of the neighbourhood: errors confined to the nearest few need a small one.
 SHARES = (0.05, 0.2)
 
@@ -168,7 +171,9 @@ class Score(LocalTest):
 
     def _decided(self, observation: Observation, *, told: bool) -> ScoreResult:
         silent = True if len(observation.x) < MANY else None
-        parts = progress(observation.parts(OBSERVATIONS), "testing", silent=silent)
+        # Sums of all turns are held for each.
+        most = max(1, OBSERVATIONS * BASE_DRAWS // max(BASE_DRAWS, self.sets.members.shape[1] - 1))
+        parts = progress(observation.parts(most), "testing", silent=silent)
         found = [self._found(part, told=told) for part in parts]
         statistics, evidence, sizes = (np.concatenate([f[i] for f in found]) for i in range(3))
         each = zip(*(f.told for f in found), strict=True)
@@ -194,10 +199,9 @@ class Score(LocalTest):
         rings, sums = self._asked(observation, range(1))
         with spread_over(min(torch.get_num_threads(), len(sums))) as apply:
             kinds, tables = zip(*apply(self.sets.evidence, sums), strict=True)
+        apart = self.sets.told_apart(rings, sums) if told else []
         statistics = np.stack([pooled(table) for table in tables])
         evidence = np.stack([pvalue(each[:, 0], each[:, 1:]) for each in tables])
-        each = enumerate(sums if told else [])
-        apart = [self.sets.told_apart(rings.near(i), at) for i, at in each]
         values = tuple(np.stack(part) for part in zip(*apart, strict=True))
         return _Found(statistics, evidence, rings.sizes, values, kinds[0])
 
@@ -364,38 +368,40 @@ class Sets:
 
         Elsewhere they are those of some copies, of the data alone in ``range(1)``.
         """
-        blocks = [
-            _Block.of(self.turns.subset(rows), rings.ring[:, rows], rings.c, outside)
-            for rows in self._parts
-        ]
-        places = [self.stand(self.members[rows], self.x[rows]) for rows in self._parts]
-        work = partial(self._summed, places=places, blocks=blocks, rings=rings)
+        numbers = itertools.product(range(len(rings.ring)), range(len(self.banks)))
+        every, _ = self.turns.parts(), self.weights  # which has threads of its own
         with spread_over(self._workers) as apply:
-            each = list(apply(work, range(len(self.banks))))
-        return [list(at) for at in zip(*each, strict=True)]
+            parts = list(apply(partial(self._turned, rings=rings, outside=outside), every))
+            work = partial(self._summed, parts=parts, rings=rings)
+            found = list(apply(lambda each: work(*each), numbers))
+        step = len(self.banks)
+        return [found[i : i + step] for i in range(0, len(found), step)]
 
-    def _summed(
-        self, which: int, places: list[Standing], blocks: list["_Block"], rings: Rings
-    ) -> list[Sums]:
-        """Sums of one bank's features around o observations."""
-        bank, weights, total = self.banks[which], self.weights[which], _Total()
-        for standing, block in zip(places, blocks, strict=True):
-            total.add(*block.sums(_centred(bank, standing), weights))
-        n, by = len(self.x), self.turns.by
-        return [
-            _sums_at(weights, by, at, tuple(map(int, size)), n)
-            for *at, size in zip(*total.parts, rings.sizes, strict=True)
-        ]
+    def _turned(self, part: Part, rings: Rings, outside: range) -> list["_Total"]:
+        """Sums of each bank's features over the sets of some groups."""
+        totals = [_Total() for _ in self.banks]
+        for rows in part.rows.split(self._step):
+            turns = self.turns.subset(rows)
+            block = _Block.of(turns, part.groups, rings.ring[:, rows], rings.c, outside)
+            standing = self.stand(self.members[rows], self.x[rows])
+            for bank, weights, total in zip(self.banks, self.weights, totals, strict=True):
+                total.add(*block.sums(_centred(bank, standing), weights))
+        return totals
 
-    def _features(self, rows: Tensor) -> Iterator[Tensor]:
-        """Features (b, r, p) of each bank in some sets, centred within them."""
-        standing = self.stand(self.members[rows], self.x[rows])
-        yield from (_centred(bank, standing) for bank in self.banks)
+    def _summed(self, at: int, bank: int, parts: list[list["_Total"]], rings: Rings) -> Sums:
+        """The sums of all copies of one bank's features at one observation."""
+        turned, squares, *apart = zip(*(part[bank].parts for part in parts), strict=True)
+        weights, sizes = self.weights[bank], tuple(map(int, rings.sizes[at]))
+        each = range(at * rings.c, (at + 1) * rings.c)
+        near, own = (self._copied(table, each) for table in (turned, squares))
+        around, outside = (weights.scaled(sum(part[at] for part in table)) for table in apart)
+        others = len(self.x) - sizes[-1]
+        return Sums(weights.scaled(near), own[..., 0], around, outside, sizes, others)
 
-    @cached_property
-    def _parts(self) -> tuple[Tensor, ...]:
-        """All sets, some at a time."""
-        return tuple(torch.arange(len(self.x), device=self.x.device).split(self._step))
+    def _copied(self, turned: Sequence[Tensor], which: range) -> Tensor:
+        """Sums (c, h, p) of all copies at every size, which are some of the portions."""
+        sums = [turned_parts(self.turns.by, turned, i) for i in which]
+        return torch.stack(sums).double().cumsum(0)
 
     @property
     def _step(self) -> int:
@@ -403,28 +409,60 @@ class Sets:
         r, m = self.members.shape[1:]
         return max(8, ROOM // (r * max(512, m * m // 2)))
 
-    def told_apart(self, near: Tensor, sums: list[Sums]) -> tuple[np.ndarray, np.ndarray]:
+    def told_apart(
+        self, rings: Rings, sums: list[list[Sums]]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
         """AUC and accuracy (h,) of copies, by classifiers that have not seen the set they score.
 
         A classifier is trained on the nearest half of all sets but one.
         """
         which = next(i for i, bank in enumerate(self.banks) if isinstance(bank, Waves))
-        near = near[:: 1 + len(near) // MEASURED]
-        standing = self.stand(self.members[near], self.x[near])
-        white = self.weights[which].scaled(_centred(self.banks[which], standing))
-        trained = (sums[which].around + sums[which].near[-1]).to(white)
-        copies = range(len(self.turns.by))
-        played = self.turns.played(copies, near).mT[:, None]  # (b, 1, h)
-        own = (white @ white.mT).gather(2, played.expand(-1, white.shape[1], -1))
-        scores = white @ trained.mT - own
-        truth = scores.gather(1, played)
-        k = scores.shape[1] - 1
-        won = (truth > scores).sum(1) + 0.5 * ((truth == scores).sum(1) - 1)
-        below = (scores < 0).sum(1) + 0.5 * (scores == 0).sum(1)
-        right = (truth > 0).float() + 0.5 * (truth == 0)
-        draws = (below - 1 + right[:, 0]) / k
-        accuracy = 0.5 * (right[:, 0] + draws)
-        return tuple(v.mean(0).double().cpu().numpy() for v in (won / k, accuracy))  # type: ignore[return-value]
+        some = torch.zeros_like(rings.ring[0], dtype=torch.bool)
+        some[:: 1 + int(rings.sizes.max()) // MEASURED] = True
+        near = (rings.ring < rings.c) & some
+        shown = near.any(0).nonzero().flatten()
+
+        def white(rows: Tensor) -> Tensor:
+            standing = self.stand(self.members[rows], self.x[rows])
+            return self.weights[which].scaled(_centred(self.banks[which], standing))
+
+        with spread_over(self._workers) as apply:
+            # A set near several observations is placed once.
+            table = torch.cat(list(apply(white, shown.split(TOLD))))
+            told = partial(self._told_apart, table, which)
+            return list(
+                apply(told, [shown[at[shown]] for at in near], [at[shown] for at in near], sums)
+            )
+
+    def _told_apart(
+        self, table: Tensor, which: int, rows: Tensor, chosen: Tensor, sums: list[Sums]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same at one observation, from scaled features (s, r, p), some of which are near."""
+        trained = (sums[which].around + sums[which].near[-1]).to(table).mT
+        parts = zip(rows.split(TOLD), table[chosen].split(TOLD), strict=True)
+        each = [
+            _told(white, trained, self.turns.played(range(len(self.turns.by)), some))
+            for some, white in parts
+        ]
+        auc, accuracy = ((sum(part) / len(rows)).cpu().numpy() for part in zip(*each, strict=True))
+        return auc, accuracy
+
+
+def _told(white: Tensor, trained: Tensor, played: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums (h,) of AUC and accuracy over sets with scaled features (b, r, p).
+
+    Classifiers (p, h) are trained with them, and whoever plays the truth (h, b) is left out.
+    """
+    played = played.mT[:, None]
+    own = (white @ white.mT).gather(2, played.expand(-1, white.shape[1], -1))
+    scores = (white @ trained).sub_(own)
+    truth, r = scores.gather(1, played), scores.shape[1]
+    # A sign counts one for below, a half for a tie, and nothing above.
+    below = (r - scores.sign().sum(1)) / 2
+    right = (1 + truth.sign()[:, 0]) / 2
+    won = (r - 1 + (truth - scores).sign_().sum(1)) / 2
+    draws = (below - 1 + right) / (r - 1)
+    return (won / (r - 1)).double().sum(0), (0.5 * (right + draws)).double().sum(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -575,35 +613,36 @@ class _Block:
 
     Args:
         near: The sets near any of them, with shape (s,), or all where most are.
-        bags: Turns of groups at each observation and size.
+        portions: Turns of groups at each observation and size.
         apart: Whether sets are around an observation, and not near it, with shape (2, o, b).
         played: Who plays the truth where x is not near, in some copies, with shape (v, b).
     """
 
     near: Tensor | slice
-    bags: Bags
+    portions: Portions
     apart: Tensor
     played: Tensor
 
     @classmethod
-    def of(cls, turns: Turns, ring: Tensor, c: int, outside: range) -> "_Block":
-        """From rings (o, b) around observations."""
+    def of(cls, turns: Turns, groups: range, ring: Tensor, c: int, outside: range) -> "_Block":
+        """From rings (o, b) of sets of some groups around observations."""
         near = (ring < c).any(0).nonzero().flatten()
-        parts = [(at == i).nonzero().flatten() for at in ring for i in range(c)]
+        sizes = torch.arange(c, device=ring.device)
+        masks = (ring[:, None] == sizes[:, None]).float().flatten(0, 1)
         apart = torch.stack([ring == c, ring >= c])
         some = near if 2 * len(near) < ring.shape[1] else slice(None)
-        return cls(some, turns.bags(parts), apart, turns.played(outside))
+        return cls(some, turns.portions(masks, groups), apart, turns.played(outside))
 
     def sums(self, features: Tensor, weights: Weights) -> Iterator[Tensor]:
-        """Sums of centred features (b, r, p) around observations, in double precision.
+        """Sums of centred features (b, r, p) around observations.
 
-        Those of all turns near (o, c, r, g, p), and of squared lengths (o, c, r, g, 1); around and
-        outside (o, v, p).
+        Those of all turns near (g, o c, r, p), and of squared lengths (g, o c, r, 1); around and
+        outside (o, v, p), in double precision.
         """
         squares = features.new_zeros(*features.shape[:2], 1)
         squares[self.near] = weights.squares(features[self.near])[..., None]
         for table in (features, squares):
-            yield self.bags.turned(table).unflatten(0, (self.apart.shape[1], -1))
+            yield self.portions.turned(table)
         rows = torch.arange(len(features), device=features.device)
         truths = features[rows, self.played]  # (v, b, p)
         for masks in self.apart:
@@ -620,20 +659,6 @@ class _Total:
         """Adds sums."""
         pairs = zip(self.parts, parts, strict=True)
         self.parts = [a.add_(b) for a, b in pairs] if self.parts else list(parts)
-
-
-def _sums_at(
-    weights: Weights, by: Tensor, parts: list[Tensor], sizes: tuple[int, ...], n: int
-) -> Sums:
-    """The sums of all copies at one observation, from those of a block."""
-    turned, squares, around, outside = parts
-    # Scaled before copies are put together, so that equal copies have equal sums.
-    near, own = (
-        torch.stack([turned_by(by, each) for each in table]).double().cumsum(0)
-        for table in (weights.scaled(turned), squares)
-    )
-    apart = weights.scaled(around), weights.scaled(outside)
-    return Sums(near, own[..., 0], *apart, sizes, n - sizes[-1])
 
 
 def _band(values: np.ndarray) -> Band:
