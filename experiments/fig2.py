@@ -229,6 +229,8 @@ COLOURS = {
     "moments-NF": "#009E73",
     "check": "#DDAA33",
     "check-NF": "#66CCEE",
+    "score": "#332288",
+    "score-NF": "#44AA99",
     "smoothed": "#882255",
     "smoothed-NF": "#117733",
     "LocalExchange": "#8c6bb1",

@@ -3,7 +3,8 @@
 Each returns statistics and p-values at the observations. The names say which column they belong
 to: those that begin with ``published`` follow the paper, the others are this library's. Networks
 and nulls are its defaults; neighbourhoods are the nearest fifth, so that tests with a local claim
-can be compared, but for ``check``, which is the very test that decides there.
+can be compared, but for ``check`` and ``score``, which have their defaults; the latter decides in
+``assay.check``.
 """
 
 from collections.abc import Callable, Sequence
@@ -148,7 +149,7 @@ smoothed, smoothed_nf = (partial(f, Smooth()) for f in (_moments, _moments_nf))
 
 
 def check(setting: Setting, nulls: int) -> Found:
-    """What decides in ``assay.suite``: local moments with their defaults, but for the nulls."""
+    """Local moments with their defaults, but for the nulls."""
     sets = setting.sets(max(SEVERAL, setting.task.m + 6))
     test = assay.moments(sets, null=assay.Exchange(nulls), seed=setting.seed)
     return _tested(test(assay.Draws(setting.x_o)))
@@ -157,6 +158,18 @@ def check(setting: Setting, nulls: int) -> Found:
 def check_nf(setting: Setting, nulls: int) -> Found:
     """The same of latents."""
     test = assay.moments(setting.latents, null=assay.KnownBase(nulls), seed=setting.seed)
+    return _tested(test(assay.Draws(setting.x_o)))
+
+
+def score(setting: Setting, nulls: int) -> Found:
+    """What decides in ``assay.check``: the local score test, several draws of q at each x."""
+    test = assay.score(setting.sets(SEVERAL), null=assay.Exchange(nulls), seed=setting.seed)
+    return _tested(test(assay.Draws(setting.x_o)))
+
+
+def score_nf(setting: Setting, nulls: int) -> Found:
+    """The same of latents."""
+    test = assay.score(setting.latents, null=assay.Exchange(nulls), seed=setting.seed)
     return _tested(test(assay.Draws(setting.x_o)))
 
 
@@ -204,6 +217,8 @@ METHODS: dict[str, Method] = {
     "moments-NF": moments_nf,
     "check": check,
     "check-NF": check_nf,
+    "score": score,
+    "score-NF": score_nf,
     "smoothed": smoothed,
     "smoothed-NF": smoothed_nf,
     "LocalExchange": local_exchange,

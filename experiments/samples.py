@@ -31,7 +31,7 @@ __all__ = ["SAMPLES", "Theirs"]
 TASKS = ("two_moons", "slcp")
 ALL, FIXED = 10_000, 1000
 # Methods that need several draws of q at each x, which are there from N_train = 1000 on.
-SEVERAL = ("Ridge", "moments", "check", "smoothed", "LocalExchange")
+SEVERAL = ("Ridge", "moments", "check", "score", "smoothed", "LocalExchange")
 LOCALS = tuple(
     name for name in METHODS if "C2ST" not in name.replace("L-C2ST", "") and name != "local HPD"
 )
