@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import scipy.stats
+import torch
+from torch import Tensor
 
-__all__ = ["FOLDER", "agree", "printed_rate", "published_numbers"]
+__all__ = ["FOLDER", "absent", "agree", "arrays", "printed_rate", "published_numbers"]
 
 FOLDER = Path(
     os.environ.get("ASSAY_PAPER_SAMPLES")
@@ -27,6 +29,22 @@ def published_numbers() -> dict[str, Any]:
     """The numbers behind the paper's figures and tables; empty where they are absent."""
     path = FOLDER / "published_results.json"
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def arrays(name: str) -> dict[str, Tensor]:
+    """What is kept in one of their files, but for the words about it."""
+    with np.load(FOLDER / name) as archive:
+        return {key: torch.from_numpy(archive[key]) for key in archive.files if key != "meta"}
+
+
+def absent() -> str:
+    """What is missing where the samples are absent; empty where they are there."""
+    if FOLDER.is_dir():
+        return ""
+    return (
+        "samples: expected the authors' samples in ../shared/data/paper, or where the "
+        "environment variable ASSAY_PAPER_SAMPLES says"
+    )
 
 
 # How the authors call the methods, and their numbers of simulations, pairs and runs.

@@ -13,7 +13,6 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
 from torch import Tensor
 
 import assay
@@ -21,7 +20,7 @@ from assay.tasks import task
 from assay.tasks.task import Task
 
 from . import authors, published
-from .authors import NAMES, TRAINED, published_numbers
+from .authors import NAMES, TRAINED, absent, arrays, published_numbers
 from .fig2 import ALPHA, COLOURS, beside, rates, told
 from .methods import METHODS, Found, several
 from .runs import Context, Experiment, Job
@@ -82,7 +81,7 @@ class Theirs:
     @cached_property
     def arrays(self) -> dict[str, Tensor]:
         """All that was kept of this flow."""
-        return _arrays(f"{self.name}_npe_{self.train}.npz")
+        return arrays(f"{self.name}_npe_{self.train}.npz")
 
     def _part(self, rows: Tensor) -> Tensor:
         return rows[self.run * self.pairs : (self.run + 1) * self.pairs]
@@ -91,7 +90,7 @@ class Theirs:
         """The pairs with k draws of q at each x."""
         drawn = self.arrays["q_samples_cal"][:, None]
         if k > 1:
-            drawn = _arrays(f"{self.name}_npe_{self.train}_draws.npz")["q_draws_cal"][:, :k]
+            drawn = arrays(f"{self.name}_npe_{self.train}_draws.npz")["q_draws_cal"][:, :k]
         theta, x = self.arrays["theta_cal"], self.arrays["x_cal"]
         found = assay.Calibration(self._part(theta), self._part(x), self._part(drawn))
         return found.to(self.device)
@@ -118,11 +117,6 @@ class Theirs:
         return assay.Draws(self.x_o, self.theta_o)
 
 
-def _arrays(name: str) -> dict[str, Tensor]:
-    with np.load(authors.FOLDER / name) as archive:
-        return {key: torch.from_numpy(archive[key]) for key in archive.files if key != "meta"}
-
-
 def jobs(budget: str) -> list[Job]:
     """One job for each method, flow and size, with all its runs."""
     given = BUDGETS[budget]
@@ -144,16 +138,6 @@ def jobs(budget: str) -> list[Job]:
         for method in (*LOCALS, SKLEARN)
         if (train >= FIXED or method not in SEVERAL) and (method != SKLEARN or cal == ALL)
     ]
-
-
-def absent() -> str:
-    """What is missing where the samples are absent; empty where they are there."""
-    if authors.FOLDER.is_dir():
-        return ""
-    return (
-        "samples: expected the authors' samples in ../shared/data/paper, or where the "
-        "environment variable ASSAY_PAPER_SAMPLES says"
-    )
 
 
 def run(job: Job, context: Context) -> dict[str, Any]:
