@@ -46,11 +46,13 @@ def _published(statistic: torch.Tensor, null: torch.Tensor) -> Found:
     return _plain(statistic.cpu(), published.pvalue(statistic, null).cpu())
 
 
-def _in_one_stack(settings: Sequence[Setting], trials: list[Trial]) -> list[Any]:
-    return together(Batched(10 * settings[0].task.m), trials)
+def _in_one_stack(settings: Sequence[Setting], trials: list[Trial], state: int = 0) -> list[Any]:
+    return together(Batched(10 * settings[0].task.m, state), trials)
 
 
-def published_lc2st(settings: Sequence[Setting], nulls: int, *, free: bool = True) -> list[Found]:
+def published_lc2st(
+    settings: Sequence[Setting], nulls: int, *, free: bool = True, state: int = 0
+) -> list[Found]:
     """L-C2ST as published; or, where permutations are not free, but for its null."""
     trials = []
     for setting in settings:
@@ -59,17 +61,17 @@ def published_lc2st(settings: Sequence[Setting], nulls: int, *, free: bool = Tru
         there = setting.x_o.to(device), setting.theta_o.to(device)
         pairs = sets.theta, sets.x, sets.theta_q[:, 0]
         trials.append(published.trial_of_lc2st(pairs, there, nulls, free=free))
-    return [_published(*found) for found in _in_one_stack(settings, trials)]
+    return [_published(*found) for found in _in_one_stack(settings, trials, state)]
 
 
-def published_lc2st_nf(settings: Sequence[Setting], nulls: int) -> list[Found]:
+def published_lc2st_nf(settings: Sequence[Setting], nulls: int, *, state: int = 0) -> list[Found]:
     """L-C2ST-NF as published."""
     trials = []
     for setting in settings:
         pairs = setting.latents.theta, setting.latents.x
         x_o = setting.x_o.to(setting.device)
         trials.append(published.trial_of_lc2st_nf(pairs, x_o, nulls, setting.draws))
-    return [_published(*found) for found in _in_one_stack(settings, trials)]
+    return [_published(*found) for found in _in_one_stack(settings, trials, state)]
 
 
 def published_c2st(settings: Sequence[Setting], nulls: int) -> list[Found]:
