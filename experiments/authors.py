@@ -16,7 +16,15 @@ import scipy.stats
 import torch
 from torch import Tensor
 
-__all__ = ["FOLDER", "absent", "agree", "arrays", "printed_rate", "published_numbers"]
+__all__ = [
+    "FOLDER",
+    "absent",
+    "agree",
+    "arrays",
+    "printed_rate",
+    "printed_statistic",
+    "published_numbers",
+]
 
 FOLDER = Path(
     os.environ.get("ASSAY_PAPER_SAMPLES")
@@ -78,6 +86,21 @@ def printed_rate(row: dict[str, Any]) -> float | None:
     if row["cal"] == FIXED_PAIRS and row["train"] in TRAINED and not row["right"]:
         return float(task["vs_n_train"][method]["TPR_mean"]["mse"][TRAINED.index(row["train"])])
     return None
+
+
+def printed_statistic(row: dict[str, Any]) -> float | None:
+    """The authors' mean statistic over the observations, of this very run, if there is one."""
+    method = NAMES.get(row["method"].split(",")[0])
+    numbers = published_numbers().get("exp2", {}).get(row["task"])
+    if (
+        numbers is None
+        or method is None
+        or row["cal"] != FIXED_PAIRS
+        or row["train"] not in TRAINED
+    ):
+        return None
+    values = numbers["vs_n_train"][method]["t_stat_mean"]["mse"]
+    return float(values[TRAINED.index(row["train"])])
 
 
 def agree(method: str, each: np.ndarray, printed: float) -> bool | None:

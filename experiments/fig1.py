@@ -25,6 +25,7 @@ from assay.classifiers import QDA, Bayes
 from assay.diagnostics.c2st import STATISTICS
 
 from .authors import published_numbers
+from .pictures import save
 from .runs import Context, Experiment, Job
 
 __all__ = ["FIG1", "closed_form"]
@@ -193,8 +194,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     right.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(0.25, 0.5))
     for ax in (left, right):
         ax.title.set_fontsize(9)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save(figure, path)
 
 
 FIG1 = Experiment(

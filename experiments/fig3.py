@@ -22,6 +22,7 @@ from assay.samples.neighbourhoods import Nearest
 from . import published
 from .authors import published_numbers
 from .jansen_rit import GAINS, NAMES, SEED, Setting, at, observed
+from .pictures import save
 from .runs import Context, Experiment, Job
 
 __all__ = ["FIG3", "asked", "paper_local", "paper_overall", "summed", "u_shape"]
@@ -254,8 +255,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         axes[1, 0].set_ylabel("share of truths below − level")
         _statistics(axes[0, 1], [row for row in local if row["method"] in list(METHODS)[:2]])
         _ratios(axes[1, 1], local)
-        figure.savefig(path, dpi=150)
-        plt.close(figure)
+        save(figure, path)
 
 
 def _curves(ax: Axes, row: dict[str, Any], less: np.ndarray) -> None:

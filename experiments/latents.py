@@ -31,7 +31,7 @@ from .jansen_rit import GAINS, NAMES, SEED
 from .pictures import save
 from .runs import Context, Experiment, Job
 
-__all__ = ["LATENTS", "THEIRS", "joined"]
+__all__ = ["LATENTS", "NETWORK", "RERUN", "THEIRS", "at_gain", "joined", "moved"]
 
 # As the authors ran it, and again.
 THEIRS, RERUN = "printed L-C2ST-NF", "published L-C2ST-NF"
@@ -141,6 +141,25 @@ def _as_published(statistic: np.ndarray, null: np.ndarray) -> Found:
     return summed(statistic, null, (null > statistic[:, None]).mean(1))
 
 
+def at_gain(gain: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draws (s, 4) of their flow at a gain, and P(class 1) there (s,) by their classifier."""
+    (row,) = _rows([gain])
+    theirs = _theirs()
+    return theirs["theta_q_obs_eval"][row].numpy(), 1 - theirs["proba_class0_obs"][row].numpy()
+
+
+def moved(theta: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Bias of draws (s, m) in standard deviations, and their width over the true one, each (m,).
+
+    If d is right, weights d / (1 - d) make draws of the posterior of draws of q.
+    """
+    weight = d / (1 - d)
+    weight = weight / weight.sum()
+    mean = weight @ theta
+    sd = np.sqrt(weight @ (theta - mean) ** 2)
+    return (theta.mean(0) - mean) / sd, theta.std(0) / sd
+
+
 def table(found: list[dict[str, Any]]) -> str:
     """Statistics, p-values and nulls of all tests by gain."""
     lines = []
@@ -238,8 +257,7 @@ def _pictures(network: dict[str, Any], path: Path) -> None:
     above, below = halves
     parts = above.subfigures(2, len(gains), squeeze=False)
     for column, gain in zip(parts.T, gains, strict=True):
-        (row,) = _rows([gain])
-        given = 1 - _theirs()["proba_class0_obs"][row].numpy()
+        (row,), (_, given) = _rows([gain]), at_gain(gain)
         ours = np.array(network["d"][network["gains"].index(gain)])
         for part, d, said in zip(column, (given, ours), ("as they ran it", "ours"), strict=True):
             part.suptitle(f"gain {gain}, {said}", fontsize=9)
@@ -299,6 +317,7 @@ def _squares(ax: Axes, at: Any, edges: Any, d: np.ndarray) -> Any:
     counts, sums = (np.histogram2d(x, y, edges, weights=w)[0] for w in (None, d))
     means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
     ax.set_ylim(edges[1][0], edges[1][-1])
+    ax.set_facecolor("#d9d9d9")
     return ax.pcolormesh(*edges, means.T, cmap="RdBu", norm=LIMITS, rasterized=True)
 
 

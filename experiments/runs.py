@@ -240,7 +240,10 @@ def conduct(
     chosen = [job for job in jobs if all(str(job.get(k)) in v for k, v in (only or {}).items())]
     if not chosen:
         raise ValueError(f"only: expected parameters of a job of {experiment.name}, got {only}")
-    records = Records(context.folder / f"{experiment.name}.jsonl", context.device)
+    path = context.folder / f"{experiment.name}.jsonl"
+    if not path.exists():
+        _restore(path, jobs)
+    records = Records(path, context.device)
     todo = [job for job in chosen if job not in records]
     if experiment.prepare is not None and todo:
         experiment.prepare(todo, context, executor)
@@ -262,6 +265,33 @@ def conduct(
     if experiment.draw is not None:
         experiment.draw(found, context.folder / f"{experiment.name}.png")
     return found
+
+
+def _restore(path: Path, jobs: Sequence[Job]) -> None:
+    """Makes records of the JSON file of a run, where they are gone and it is there."""
+    kept = path.with_suffix(".json")
+    if not kept.exists():
+        return
+    whole = json.loads(kept.read_text(encoding="utf-8"))
+    known: dict[str, list[dict[str, Any]]] = {}
+    for keys in dict.fromkeys(tuple(job) for job in jobs):
+        for row in whole["results"]:
+            if all(key in row for key in keys):
+                found = {k: v for k, v in row.items() if k not in keys}
+                known.setdefault(_key({k: row[k] for k in keys}), []).append(found)
+    done = [job for job in jobs if _key(job) in known]
+    made = [_made(whole, *one) for one in whole.get("jobs", [])] or [{}] * len(done)
+    lines = [
+        json.dumps({"job": job, "found": {"each": known[_key(job)]}, "made": one})
+        for job, one in zip(done, made, strict=True)
+    ]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _made(whole: dict[str, Any], maker: int, seed: int | None, seconds: float | None) -> Any:
+    """What one job was made with, if that was kept."""
+    own = {"seed": seed, "seconds": seconds}
+    return whole["made"][maker] | {k: v for k, v in own.items() if v is not None}
 
 
 def _text(whole: dict[str, Any]) -> str:

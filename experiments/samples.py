@@ -20,9 +20,10 @@ from assay.tasks import task
 from assay.tasks.task import Task
 
 from . import authors, published
-from .authors import NAMES, TRAINED, absent, arrays, published_numbers
+from .authors import TRAINED, absent, arrays, printed_statistic
 from .fig2 import ALPHA, COLOURS, beside, rates, told
 from .methods import METHODS, Found, several
+from .pictures import save
 from .runs import Context, Experiment, Job
 
 __all__ = ["SAMPLES", "Theirs"]
@@ -162,16 +163,6 @@ def _original(setting: Theirs) -> Found:
     return {"statistic": [float(f"{v:.6g}") for v in statistic], "pvalue": []}
 
 
-def printed_statistic(row: dict[str, Any]) -> float | None:
-    """The authors' mean statistic over the observations, of this very run, if there is one."""
-    method = NAMES.get(row["method"].split(",")[0])
-    numbers = published_numbers().get("exp2", {}).get(row["task"])
-    if numbers is None or method is None or row["cal"] != ALL or row["train"] not in TRAINED:
-        return None
-    values = numbers["vs_n_train"][method]["t_stat_mean"]["mse"]
-    return float(values[TRAINED.index(row["train"])])
-
-
 def table(found: list[dict[str, Any]]) -> str:
     """Rates beside the printed ones, and statistics of the whole beside the authors'."""
     lines = []
@@ -212,8 +203,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         line[0].set_ylabel(f"{name.replace('_', ' ')}\nrejection rate")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save(figure, path)
 
 
 def _curves(ax: Any, found: list[dict[str, Any]], along: str) -> None:

@@ -144,6 +144,23 @@ def test_a_part_of_the_jobs(tmp_path):
         conduct(experiment(), "smoke", part, only={"n": ["7"]})
 
 
+def test_records_that_are_gone_are_made_of_the_json(tmp_path):
+    """Nothing is done twice, and what made a job is still known."""
+
+    def both(job, context):
+        return {"each": [{"sign": s, "root": s * job["n"]} for s in (1, -1)]}
+
+    toy, context = replace(experiment(both), partial=True), Context(tmp_path)
+    conduct(toy, "ci", context, only={"n": ["1", "4"]})
+    first, path = (tmp_path / "toy.json").read_text(), tmp_path / "toy.jsonl"
+    path.unlink()
+    never = replace(toy, run=lambda job, context: pytest.fail("done twice"))
+    conduct(never, "ci", context, only={"n": ["1"]})
+    assert (tmp_path / "toy.json").read_text() == first
+    conduct(toy, "ci", context)
+    assert json.loads((tmp_path / "toy.json").read_text())["missing"] == 0
+
+
 def test_several_rows_of_a_job(tmp_path):
     def both(job):
         return {"each": [{"sign": s, "root": s * job["n"]} for s in (1, -1)]}
