@@ -290,6 +290,8 @@ def _agreement(samples: Rows, fig2: Rows) -> str:
     ):
         each = {method: list(_judged(found, (method,))) for method in methods}
         for method, cells in [*each.items(), ("all", [c for some in each.values() for c in some])]:
+            if not cells:
+                continue
             judged = [a for a, *_ in cells if a is not None]
             far = np.mean([abs(rate - printed) for _, rate, printed in cells])
             share = f"{100 * sum(judged) / len(judged):.0f} %"
@@ -365,6 +367,8 @@ def _figure2(found: Rows) -> str:
     lines = []
     for name in ("C2ST", "L-C2ST", "L-C2ST-NF", "local HPD", "Ridge-NF", "moments-NF", "check-NF"):
         again, ours = power(found, f"published {name}"), power(found, name)
+        if not ours:
+            continue
         key = "local HPD" if name == "local HPD" else f"published {name}"
         cells = list(again or ours)
         known = key in (ORACLE, L, NF, "local HPD")
