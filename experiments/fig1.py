@@ -191,7 +191,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     right.axhline(ALPHA, color="#333333", lw=0.8, ls=":")
     right.set(xlabel="s", ylabel="rejection rate", ylim=(-0.03, 1.03), title="QDA")
     left.legend(fontsize=7, frameon=False)
-    right.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(0.25, 0.5))
+    right.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(0.3, 0.5))
     for ax in (left, right):
         ax.title.set_fontsize(9)
     save(figure, path)

@@ -1,6 +1,6 @@
 """Figures 2 and 5: statistic and power against N_train, power and level against N_cal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,18 @@ from .methods import METHODS, ORACLES, STACKED, several
 from .pictures import save
 from .runs import Context, Experiment, Job
 
-__all__ = ["FIG2", "LIMIT", "beside", "per_run", "rates", "relative", "told"]
+__all__ = [
+    "FIG2",
+    "LIMIT",
+    "beside",
+    "curves",
+    "handles",
+    "per_run",
+    "rate",
+    "rates",
+    "relative",
+    "told",
+]
 
 TASKS = tuple(kind.name for kind in BENCHMARK)
 # Where the paper's own curves are contaminated by its simulator.
@@ -268,14 +279,14 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     for ax, name in zip(axes[-1], ("train", "train", "cal", "cal"), strict=True):
         ax.set_xlabel(f"$N_{{{name}}}$", fontsize=8)
     figure.legend(
-        handles=_handles(), loc="outside upper center", ncols=6, fontsize=8, frameon=False
+        handles=handles(), loc="outside upper center", ncols=6, fontsize=8, frameon=False
     )
     save(figure, path)
 
 
-def _handles() -> list[Line2D]:
+def handles(names: Sequence[str] = THREE) -> list[Line2D]:
     """Three colours, and three looks."""
-    colours = [Line2D([], [], color=COLOURS[name], lw=4, label=name) for name in THREE]
+    colours = [Line2D([], [], color=COLOURS[name], lw=4, label=name) for name in names]
     return colours + [
         Line2D([], [], color="#666666", label=name, **look) for name, look in STYLES.items()
     ]
@@ -289,12 +300,12 @@ def _row(axes: Any, found: list[dict[str, Any]], cal: int, train: int) -> None:
     )
     panels: list[tuple[Any, list[dict[str, Any]], str, Values]] = [
         (axes[0], along_train, "train", _statistic),
-        (axes[1], along_train, "train", _power),
-        (axes[2], along_cal, "cal", _power),
-        (axes[3], [r for r in found if r["right"]], "cal", _power),
+        (axes[1], along_train, "train", rate),
+        (axes[2], along_cal, "cal", rate),
+        (axes[3], [r for r in found if r["right"]], "cal", rate),
     ]
     for ax, rows, along, value in panels:
-        _curves(ax, rows, along, value)
+        curves(ax, rows, along, value)
     for ax in axes[1:3]:
         ax.set_ylim(-0.05, 1.05)
     axes[0].set_ylim(0, None)
@@ -311,15 +322,22 @@ def _statistic(rows: list[dict[str, Any]]) -> float:
     return float(np.mean([row["statistic"] for row in rows]))
 
 
-def _power(rows: list[dict[str, Any]]) -> float:
+def rate(rows: list[dict[str, Any]]) -> float:
+    """The rejection rate alone."""
     return rates(rows)[0]
 
 
-def _curves(ax: Any, found: list[dict[str, Any]], along: str, value: Values) -> None:
+def curves(
+    ax: Any,
+    found: list[dict[str, Any]],
+    along: str,
+    value: Values,
+    names: Sequence[str] = THREE,
+) -> None:
     """Curves of the three tests; a cell that is missing breaks the line."""
     at = N_TRAIN if along == "train" else N_CAL
     at = at if {r[along] for r in found} <= set(at) else tuple(sorted({r[along] for r in found}))
-    for name in THREE:
+    for name in names:
         for column, prefix in (("rerun", "published "), ("ours", "")):
             mine = [r for r in found if r["method"] == f"{prefix}{name}"]
             each = [[r for r in mine if r[along] == n] for n in at]

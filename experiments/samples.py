@@ -19,9 +19,9 @@ import assay
 from assay.tasks import task
 from assay.tasks.task import Task
 
-from . import authors, published
+from . import published
 from .authors import TRAINED, absent, arrays, printed_statistic
-from .fig2 import ALPHA, COLOURS, beside, rates, told
+from .fig2 import ALPHA, beside, curves, handles, rate, rates, told
 from .methods import METHODS, Found, several
 from .pictures import save
 from .runs import Context, Experiment, Job
@@ -190,39 +190,30 @@ def _statistic(rows: list[dict[str, Any]]) -> str:
     return f"statistic {ours:.4f}, theirs {theirs:.4f}"
 
 
+# Tests of the picture; the last decides in ``assay.check``.
+SHOWN = ("L-C2ST", "L-C2ST-NF", "score-NF")
+
+
 def draw(found: list[dict[str, Any]], path: Path) -> None:
     """Rates against N_cal at N_train = 1000, and against N_train with all pairs."""
     names = list(dict.fromkeys(row["task"] for row in found))
     figure, axes = plt.subplots(
-        len(names), 2, figsize=(8, 2.8 * len(names)), layout="constrained", squeeze=False
+        len(names), 2, figsize=(7.4, 2.2 * len(names) + 0.6), layout="constrained", squeeze=False
     )
     for line, name in zip(axes, names, strict=True):
         here = [row for row in found if row["task"] == name and row["pvalue"]]
-        _curves(line[0], [row for row in here if row["train"] == FIXED], "cal")
-        _curves(line[1], [row for row in here if row["cal"] == ALL], "train")
-        line[0].set_ylabel(f"{name.replace('_', ' ')}\nrejection rate")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+        curves(line[0], [row for row in here if row["train"] == FIXED], "cal", rate, SHOWN)
+        curves(line[1], [row for row in here if row["cal"] == ALL], "train", rate, SHOWN)
+        line[0].set_ylabel(f"{name.replace('_', ' ')}\npower", fontsize=8)
+        for ax in line:
+            ax.set_ylim(-0.05, 1.05)
+    for ax, name, said in zip(axes[-1], ("cal", "train"), ("train", "cal"), strict=True):
+        fixed = FIXED if name == "cal" else ALL
+        ax.set_xlabel(f"$N_{{{name}}}$, with $N_{{{said}}}$ = {fixed}", fontsize=8)
+    figure.legend(
+        handles=handles(SHOWN), loc="outside upper center", ncols=6, fontsize=8, frameon=False
+    )
     save(figure, path)
-
-
-def _curves(ax: Any, found: list[dict[str, Any]], along: str) -> None:
-    """Ours as lines, as published dashed, and printed rates as crosses."""
-    for method in dict.fromkeys(row["method"] for row in found):
-        mine = [row for row in found if row["method"] == method]
-        at = sorted({row[along] for row in mine})
-        colour = COLOURS[method.removeprefix("published ")]
-        style = "--" if method.startswith("published") else "-"
-        means = [rates(mine, **{along: n})[0] for n in at]
-        ax.plot(at, means, style, marker="o", ms=3, lw=1.2, color=colour, label=method)
-        if method.startswith("published"):
-            cells = [next(row for row in mine if row[along] == n) for n in at]
-            theirs = [(n, authors.printed_rate(c)) for n, c in zip(at, cells, strict=True)]
-            shown = [(n, rate) for n, rate in theirs if rate is not None]
-            if shown:
-                label = f"{method.removeprefix('published ')}, printed"
-                ax.plot(*zip(*shown, strict=True), "x", ms=6, color=colour, label=label)
-    ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel=f"N_{along}")
 
 
 SAMPLES = Experiment(
