@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DOCS ?= .venv-docs
 
-.PHONY: install demo test test-slow test-gpu test-adapters lint bench experiments dist docs clean
+.PHONY: install demo test test-slow test-gpu test-adapters lint bench reproduce dist docs clean
 
 install: $(VENV)/.installed
 
@@ -76,9 +76,11 @@ bench: install
 	$(BIN)/python -m benchmarks.simulator --repetitions 20 --level 200
 	$(BIN)/python -m benchmarks.page
 
-# Every figure and table at a small budget, under half an hour; see experiments/__main__.py.
-experiments: install
-	$(BIN)/python -m experiments all --budget smoke --workers 2
+# Every figure and table of the paper: at a small budget, under half an hour on two cores, or with
+# BUDGET=paper. A run that was stopped goes on.
+BUDGET ?= smoke
+reproduce: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m experiments all --budget $(BUDGET) --workers 2
 
 # The wheel and the source are built and checked; the wheel, without extras, runs alone.
 PIP := python -m pip install -q --disable-pip-version-check

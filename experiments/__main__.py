@@ -43,14 +43,15 @@ def main(arguments: list[str] | None = None) -> None:
     if given.workers > 1:
         pool = ProcessPoolExecutor(given.workers, spawn, torch.set_num_threads, (1,))
     try:
-        for experiment in chosen:
+        for i, experiment in enumerate(chosen, 1):
             missing = experiment.absent() if experiment.absent else ""
             if missing and given.name != "all":
                 parser.error(missing)
             if missing:
                 print(f"left out, {missing}", file=sys.stderr)
                 continue
-            print(f"{experiment.name}: {experiment.about}", file=sys.stderr, flush=True)
+            said = f"{i} of {len(chosen)}, {experiment.name}: {experiment.about}"
+            print(said, file=sys.stderr, flush=True)
             found = conduct(experiment, given.budget, context, pool, only)
             if experiment.partial or len(found) == len(experiment.jobs(given.budget)):
                 print(experiment.table(found), flush=True)

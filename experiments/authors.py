@@ -13,8 +13,18 @@ from typing import Any
 
 import numpy as np
 import scipy.stats
+import torch
+from torch import Tensor
 
-__all__ = ["FOLDER", "agree", "printed_rate", "published_numbers"]
+__all__ = [
+    "FOLDER",
+    "absent",
+    "agree",
+    "arrays",
+    "printed_rate",
+    "printed_statistic",
+    "published_numbers",
+]
 
 FOLDER = Path(
     os.environ.get("ASSAY_PAPER_SAMPLES")
@@ -27,6 +37,22 @@ def published_numbers() -> dict[str, Any]:
     """The numbers behind the paper's figures and tables; empty where they are absent."""
     path = FOLDER / "published_results.json"
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def arrays(name: str) -> dict[str, Tensor]:
+    """What is kept in one of their files, but for the words about it."""
+    with np.load(FOLDER / name) as archive:
+        return {key: torch.from_numpy(archive[key]) for key in archive.files if key != "meta"}
+
+
+def absent() -> str:
+    """What is missing where the samples are absent; empty where they are there."""
+    if FOLDER.is_dir():
+        return ""
+    return (
+        "samples: expected the authors' samples in ../shared/data/paper, or where the "
+        "environment variable ASSAY_PAPER_SAMPLES says"
+    )
 
 
 # How the authors call the methods, and their numbers of simulations, pairs and runs.
@@ -60,6 +86,21 @@ def printed_rate(row: dict[str, Any]) -> float | None:
     if row["cal"] == FIXED_PAIRS and row["train"] in TRAINED and not row["right"]:
         return float(task["vs_n_train"][method]["TPR_mean"]["mse"][TRAINED.index(row["train"])])
     return None
+
+
+def printed_statistic(row: dict[str, Any]) -> float | None:
+    """The authors' mean statistic over the observations, of this very run, if there is one."""
+    method = NAMES.get(row["method"].split(",")[0])
+    numbers = published_numbers().get("exp2", {}).get(row["task"])
+    if (
+        numbers is None
+        or method is None
+        or row["cal"] != FIXED_PAIRS
+        or row["train"] not in TRAINED
+    ):
+        return None
+    values = numbers["vs_n_train"][method]["t_stat_mean"]["mse"]
+    return float(values[TRAINED.index(row["train"])])
 
 
 def agree(method: str, each: np.ndarray, printed: float) -> bool | None:

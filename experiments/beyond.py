@@ -23,6 +23,7 @@ from assay.interpret.errors import Shift, Wide
 from assay.samples.neighbourhoods import Nearest
 from assay.tasks import ConjugateGaussian, Perturbed
 
+from .pictures import save
 from .runs import Context, Experiment, Job
 
 __all__ = ["BEYOND", "needed"]
@@ -220,8 +221,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     axes[1].set(xlabel="calibration pairs", xscale="log", ylim=(-0.03, 1.03))
     axes[1].axhline(0.8, color="#333333", lw=0.8, ls=":")
     axes[0].legend(fontsize=7, frameon=False, title="shift (wide dashed)", title_fontsize=7)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save(figure, path)
 
 
 def _look(method: str, label: str | None) -> dict[str, Any]:

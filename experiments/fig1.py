@@ -25,6 +25,7 @@ from assay.classifiers import QDA, Bayes
 from assay.diagnostics.c2st import STATISTICS
 
 from .authors import published_numbers
+from .pictures import save
 from .runs import Context, Experiment, Job
 
 __all__ = ["FIG1", "closed_form"]
@@ -190,11 +191,10 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     right.axhline(ALPHA, color="#333333", lw=0.8, ls=":")
     right.set(xlabel="s", ylabel="rejection rate", ylim=(-0.03, 1.03), title="QDA")
     left.legend(fontsize=7, frameon=False)
-    right.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(0.25, 0.5))
+    right.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(0.3, 0.5))
     for ax in (left, right):
         ax.title.set_fontsize(9)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save(figure, path)
 
 
 FIG1 = Experiment(

@@ -1,5 +1,6 @@
 """Figures 2 and 5: statistic and power against N_train, power and level against N_cal."""
 
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -7,16 +8,29 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import scipy.stats
+from matplotlib.lines import Line2D
 
 from assay.tasks import BENCHMARK
 
-from .authors import agree, printed_rate
+from .authors import agree, printed_rate, printed_statistic
 from .limit import tested
 from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS, ORACLES, STACKED, several
+from .pictures import save
 from .runs import Context, Experiment, Job
 
-__all__ = ["FIG2", "LIMIT", "beside", "per_run", "rates", "relative", "told"]
+__all__ = [
+    "FIG2",
+    "LIMIT",
+    "beside",
+    "curves",
+    "handles",
+    "per_run",
+    "rate",
+    "rates",
+    "relative",
+    "told",
+]
 
 TASKS = tuple(kind.name for kind in BENCHMARK)
 # Where the paper's own curves are contaminated by its simulator.
@@ -214,9 +228,12 @@ def _relative(found: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-STYLES = {
-    "as published": {"ls": "--", "marker": "o", "mfc": "none"},
-    "ours": {"ls": "-", "marker": "o"},
+# Three colours for three tests, and a look for each column: printed, rerun, and ours.
+THREE = ("C2ST", "L-C2ST", "L-C2ST-NF")
+STYLES: dict[str, dict[str, Any]] = {
+    "printed": {"ls": ":", "marker": "x", "ms": 4.5, "lw": 0.9},
+    "rerun": {"ls": "--", "marker": "o", "mfc": "white", "ms": 3.5, "lw": 1.0},
+    "ours": {"ls": "-", "marker": "o", "ms": 3, "lw": 1.2},
 }
 COLOURS = {
     LIMIT: "#999999",
@@ -229,6 +246,8 @@ COLOURS = {
     "moments-NF": "#009E73",
     "check": "#DDAA33",
     "check-NF": "#66CCEE",
+    "score": "#332288",
+    "score-NF": "#44AA99",
     "smoothed": "#882255",
     "smoothed-NF": "#117733",
     "LocalExchange": "#8c6bb1",
@@ -237,116 +256,107 @@ COLOURS = {
 }
 
 
+SHOWN = ("statistic", "power", "power", "level")
+
+
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """Two rows for each task, as published with what is printed, and ours.
-
-    Statistic and power against N_train, power and level against N_cal.
-    """
+    """A row for each task: statistic and power against N_train, power and level against N_cal."""
     tasks = list(dict.fromkeys(row["task"] for row in found))
-    size = (12, 4.6 * len(tasks) + 0.8)
-    figure, axes = plt.subplots(2 * len(tasks), 4, figsize=size, layout="constrained")
-    for i, task in enumerate(tasks):
-        some = [r for r in found if r["task"] == task]
-        cal = max(r["cal"] for r in some)
-        train = min((r["train"] for r in some if r["right"]), default=0)
-        for j, name in enumerate(STYLES):
-            mine = [r for r in some if r["method"].startswith("published") == (name != "ours")]
-            _row(axes[2 * i + j], mine, cal, train)
-            words = f"{task.replace('_', ' ')}\n{name}\nstatistic"
-            axes[2 * i + j, 0].set_ylabel(words, fontsize=8)
-    for column in (0, 2):
-        _legend(figure, axes[:2, 1:].ravel(), column)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    size = (7.4, 1.5 * len(tasks) + 1.0)
+    figure, axes = plt.subplots(
+        len(tasks), 4, figsize=size, layout="constrained", sharex="col", squeeze=False
+    )
+    cal = max(row["cal"] for row in found)
+    train = min((row["train"] for row in found if row["right"]), default=found[0]["train"])
+    for line, task in zip(axes, tasks, strict=True):
+        _row(line, [row for row in found if row["task"] == task], cal, train)
+        line[0].set_ylabel(f"{task.replace('_', ' ')}\nstatistic", fontsize=7)
+        for ax, name in zip(line[1:], SHOWN[1:], strict=True):
+            ax.set_ylabel(name, fontsize=7)
+    sizes = (f"$N_{{cal}}$ = {cal}",) * 2 + (f"$N_{{train}}$ = {train}",) * 2
+    for ax, name, size_shown in zip(axes[0], SHOWN, sizes, strict=True):
+        ax.set_title(f"{name}\n{size_shown}", fontsize=8)
+    for ax, name in zip(axes[-1], ("train", "train", "cal", "cal"), strict=True):
+        ax.set_xlabel(f"$N_{{{name}}}$", fontsize=8)
+    figure.legend(
+        handles=handles(), loc="outside upper center", ncols=6, fontsize=8, frameon=False
+    )
+    save(figure, path)
 
 
-TITLES = ("statistic", "power, all pairs", "power, N_train = {}", "level, N_train = {}")
+def handles(names: Sequence[str] = THREE) -> list[Line2D]:
+    """Three colours, and three looks."""
+    colours = [Line2D([], [], color=COLOURS[name], lw=4, label=name) for name in names]
+    return colours + [
+        Line2D([], [], color="#666666", label=name, **look) for name, look in STYLES.items()
+    ]
 
 
 def _row(axes: Any, found: list[dict[str, Any]], cal: int, train: int) -> None:
-    """The four panels of a task and a column, along N_train with cal pairs and along N_cal."""
+    """The four panels of a task, along N_train with cal pairs and along N_cal."""
     wrong = [r for r in found if not r["right"]]
-    _statistics(axes[0], [r for r in wrong if r["cal"] == cal])
-    _curves(axes[1], [r for r in wrong if r["cal"] == cal], "train")
-    _curves(axes[2], [r for r in wrong if r["train"] == train], "cal")
-    _curves(axes[3], [r for r in found if r["right"]], "cal")
-    axes[3].axhline(ALPHA, color="#333333", lw=0.8, ls=":")
-    for ax, title in zip(axes, TITLES, strict=True):
-        ax.set_title(title.format(train), fontsize=8)
-        ax.tick_params(labelsize=7)
-        # An interrupted run has not been everywhere.
-        ax.set_visible(len(ax.lines) > (ax is axes[3]))
-
-
-def _legend(figure: Any, axes: Any, column: int) -> None:
-    """All methods of a column, once, below."""
-    handles: dict[str, Any] = {}
-    for ax in axes:
-        shown = zip(*ax.get_legend_handles_labels(), strict=True)
-        handles |= {
-            label: handle
-            for handle, label in shown
-            if ("published" in label or "printed" in label) == (column == 0)
-        }
-    place = "outside lower left" if column == 0 else "outside lower right"
-    names, lines = list(handles), list(handles.values())
-    figure.legend(
-        lines, names, loc=place, ncols=2 if column == 0 else 5, fontsize=7, frameon=False
+    along_train, along_cal = (
+        [r for r in wrong if r[key] == value] for key, value in (("cal", cal), ("train", train))
     )
+    panels: list[tuple[Any, list[dict[str, Any]], str, Values]] = [
+        (axes[0], along_train, "train", _statistic),
+        (axes[1], along_train, "train", rate),
+        (axes[2], along_cal, "cal", rate),
+        (axes[3], [r for r in found if r["right"]], "cal", rate),
+    ]
+    for ax, rows, along, value in panels:
+        curves(ax, rows, along, value)
+    for ax in axes[1:3]:
+        ax.set_ylim(-0.05, 1.05)
+    axes[0].set_ylim(0, None)
+    axes[3].set_ylim(-0.02, 0.42)
+    axes[3].axhline(ALPHA, color="#333333", lw=0.8, ls=":")
+    if not panels[3][1]:
+        axes[3].text(0.5, 0.5, "not run", transform=axes[3].transAxes, ha="center", fontsize=8)
 
 
-def _look(name: str) -> dict[str, Any]:
-    style = STYLES["as published" if name.startswith("published") else "ours"]
-    return {"color": COLOURS[name.removeprefix("published ")], "ms": 3.5, "lw": 1.1, **style}
+Values = Callable[[list[dict[str, Any]]], float]
 
 
-def _statistics(ax: Any, found: list[dict[str, Any]]) -> None:
-    """Means over observations of statistics that are means of squares."""
-    for name in dict.fromkeys(row["method"] for row in found):
-        if "C2ST" not in name and name != LIMIT:
-            continue
-        mine = [r for r in found if r["method"] == name]
-        at = sorted({r["train"] for r in mine})
-        means = [np.mean([r["statistic"] for r in mine if r["train"] == n]) for n in at]
-        ax.plot(at, means, **_look(name))
-    _axis(ax, found, "train")
-    ax.set_ylim(0, None)
+def _statistic(rows: list[dict[str, Any]]) -> float:
+    return float(np.mean([row["statistic"] for row in rows]))
 
 
-def _curves(ax: Any, found: list[dict[str, Any]], along: str) -> None:
-    """Rates with intervals over runs as published, where curves are few; and printed rates."""
-    for name in dict.fromkeys(row["method"] for row in found):
-        mine = [r for r in found if r["method"] == name]
-        at = sorted({r[along] for r in mine})
-        found_here = [rates(mine, **{along: n}) for n in at]
-        mean, low, high, _ = (np.array(v) for v in zip(*found_here, strict=True))
-        look = _look(name)
-        ax.plot(at, mean, label=name, **look)
-        if name.startswith("published"):
-            ax.fill_between(at, low, high, color=look["color"], alpha=0.12, lw=0)
-            _printed(ax, mine, along)
-    _axis(ax, found, along)
-    ax.set_ylim(-0.03, 1.03)
+def rate(rows: list[dict[str, Any]]) -> float:
+    """The rejection rate alone."""
+    return rates(rows)[0]
 
 
-def _printed(ax: Any, found: list[dict[str, Any]], along: str) -> None:
-    """The authors' rates, where they are at hand."""
-    cells = {row[along]: printed_rate(row) for row in found}
-    shown = sorted((n, rate) for n, rate in cells.items() if rate is not None)
-    if shown:
-        name = found[0]["method"]
-        label = f"{name.removeprefix('published ')}, printed"
-        ax.plot(*zip(*shown, strict=True), "x", ms=6, color=_look(name)["color"], label=label)
-
-
-def _axis(ax: Any, found: list[dict[str, Any]], along: str) -> None:
-    """A logarithmic axis with ticks at powers of ten, or at all sizes where those are few."""
-    at = sorted({row[along] for row in found})
+def curves(
+    ax: Any,
+    found: list[dict[str, Any]],
+    along: str,
+    value: Values,
+    names: Sequence[str] = THREE,
+) -> None:
+    """Curves of the three tests; a cell that is missing breaks the line."""
+    at = N_TRAIN if along == "train" else N_CAL
+    at = at if {r[along] for r in found} <= set(at) else tuple(sorted({r[along] for r in found}))
+    for name in names:
+        for column, prefix in (("rerun", "published "), ("ours", "")):
+            mine = [r for r in found if r["method"] == f"{prefix}{name}"]
+            each = [[r for r in mine if r[along] == n] for n in at]
+            values = [value(rows) if rows else np.nan for rows in each]
+            ax.plot(at, values, color=COLOURS[name], **STYLES[column])
+        if found:
+            cells = [{**found[0], "method": f"published {name}", along: n} for n in at]
+            theirs = [_printed(cell, value) for cell in cells]
+            ax.plot(at, theirs, color=COLOURS[name], **STYLES["printed"])
     ax.set_xscale("log")
-    ax.set_xlabel(f"N_{along}", fontsize=8)
-    ticks = [n for n in at if np.log10(n) % 1 == 0] if len(at) > 2 else at
-    ax.set_xticks(ticks, [f"{n:g}" for n in ticks])
+    ax.set_xticks([n for n in at if np.log10(n) % 1 == 0] or at)
+    ax.tick_params(labelsize=7)
     ax.minorticks_off()
+
+
+def _printed(cell: dict[str, Any], value: Values) -> float:
+    """The authors' mean statistic or rate in a cell, where it is at hand."""
+    found = printed_statistic(cell) if value is _statistic else printed_rate(cell)
+    return np.nan if found is None else found
 
 
 FIG2 = Experiment(

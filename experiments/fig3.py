@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import scipy.stats
 from matplotlib.axes import Axes
+from torch import Tensor
 
 import assay
 from assay.diagnostics.average.ranks import Values
@@ -21,9 +22,10 @@ from assay.samples.neighbourhoods import Nearest
 from . import published
 from .authors import published_numbers
 from .jansen_rit import GAINS, NAMES, SEED, Setting, at, observed
+from .pictures import save
 from .runs import Context, Experiment, Job
 
-__all__ = ["FIG3", "paper_local", "paper_overall", "u_shape"]
+__all__ = ["FIG3", "asked", "paper_local", "paper_overall", "summed", "u_shape"]
 
 Found = dict[str, Any]
 
@@ -113,7 +115,7 @@ def as_published(setting: Setting, job: Job) -> Found:
     latents, x_o = setting.latents, observed(job["gains"]).x.to(setting.context.device)
     pairs, classifier = (latents.theta, latents.x), published.Batched(10 * latents.m)
     found = published.lc2st_nf(classifier, pairs, x_o, job["nulls"], job["draws"])
-    return _found(*(part.cpu().numpy() for part in (*found, published.pvalue(*found))))
+    return summed(*(part.cpu().numpy() for part in (*found, published.pvalue(*found))))
 
 
 def network(setting: Setting, job: Job) -> Found:
@@ -150,14 +152,19 @@ METHODS: dict[str, Callable[[Setting, Job], Found]] = {
 
 def _asked(test: Any, job: Job) -> Found:
     """A test at every gain."""
-    results = [test(there) for there in at(observed(job["gains"]).x, job["draws"])]
+    return asked(test, observed(job["gains"]).x, job["draws"])
+
+
+def asked(test: Any, x_o: Tensor, draws: int) -> Found:
+    """A test at observations (o, 33)."""
+    results = [test(there) for there in at(x_o, draws)]
     statistic, null = (
         np.stack([getattr(r, name) for r in results]) for name in ("statistic", "null")
     )
-    return _found(statistic, null, pvalue(statistic, null))
+    return summed(statistic, null, pvalue(statistic, null))
 
 
-def _found(statistic: np.ndarray, null: np.ndarray, p: np.ndarray) -> Found:
+def summed(statistic: np.ndarray, null: np.ndarray, p: np.ndarray) -> Found:
     """Statistics (o,), p-values (o,) and the 95 % band of nulls (o, h), as plain values."""
     low, high = np.quantile(null, ENDS, axis=1)
     parts = {"statistic": statistic, "pvalue": p, "null_low": low, "null_high": high}
@@ -248,8 +255,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         axes[1, 0].set_ylabel("share of truths below − level")
         _statistics(axes[0, 1], [row for row in local if row["method"] in list(METHODS)[:2]])
         _ratios(axes[1, 1], local)
-        figure.savefig(path, dpi=150)
-        plt.close(figure)
+        save(figure, path)
 
 
 def _curves(ax: Axes, row: dict[str, Any], less: np.ndarray) -> None:

@@ -35,6 +35,7 @@ from .jansen_rit import file_name
 from .limit import bayes
 from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS
+from .pictures import save
 from .published import Batched
 from .runs import Context, Experiment, Job
 
@@ -319,77 +320,67 @@ def _signs(found: list[dict[str, Any]]) -> Iterator[str]:
         )
 
 
-COLOURS = {"L-C2ST": "#D55E00", "L-C2ST-NF": "#0072B2", "moments-NF": "#009E73"}
-COLUMNS = {"published ": "as published", "": "ours"}
-# What either is drawn against.
-ACROSS = {"published ": "published C2ST", "": "Bayes"}
+COLOURS = {"L-C2ST": "#D55E00", "L-C2ST-NF": "#0072B2"}
+# What a column is drawn against, and the file it goes to.
+COLUMNS = {"published ": ("published C2ST", ""), "": ("Bayes", "_ours")}
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """A row for each task; for each N_train a panel as published, and one of ours beside it."""
+    """A row for each task, a column for each N_train: as published, and ours in a second file."""
+    for prefix, (oracle, ending) in COLUMNS.items():
+        _grid(found, path.with_name(f"{path.stem}{ending}{path.suffix}"), prefix, oracle)
+
+
+def _grid(found: list[dict[str, Any]], path: Path, prefix: str, oracle: str) -> None:
     tasks, trains = (list(dict.fromkeys(row[k] for row in found)) for k in ("task", "train"))
-    cells = [(train, prefix) for train in trains for prefix in COLUMNS]
+    size = (max(3.6, 1.75 * len(trains) + 0.4), 1.75 * len(tasks) + 0.8)
     figure, axes = plt.subplots(
-        len(tasks),
-        len(cells),
-        figsize=(max(3.6, 1.65 * len(cells)), 1.75 * len(tasks) + 0.5),
-        layout="constrained",
-        squeeze=False,
+        len(tasks), len(trains), figsize=size, layout="constrained", squeeze=False
     )
     for line, name in zip(axes, tasks, strict=True):
-        for ax, (train, prefix) in zip(line, cells, strict=True):
+        for ax, train in zip(line, trains, strict=True):
             here = [row for row in found if row["task"] == name and row["train"] == train]
             # An interrupted run has not been everywhere.
             ax.set_visible(bool(here))
             if here:
-                _panel(ax, here, prefix)
+                _panel(ax, here, prefix, oracle)
         line[0].set_ylabel(f"{name.replace('_', ' ')}\nlocal statistic", fontsize=7)
-    for ax, (train, prefix) in zip(axes[0], cells, strict=True):
-        ax.set_title(f"N_train {train}\n{COLUMNS[prefix]}", fontsize=7)
-    for ax, (_, prefix) in zip(axes[-1], cells, strict=True):
-        ax.set_xlabel(f"{ACROSS[prefix]} MSE", fontsize=7)
-    handles, ncols = _handles(), 5 if len(cells) > 3 else 2
+    for ax, train in zip(axes[0], trains, strict=True):
+        ax.set_title(f"$N_{{train}}$ = {train}", fontsize=8)
+    for ax in axes[-1]:
+        ax.set_xlabel(f"MSE of {oracle}", fontsize=7)
     figure.legend(
-        handles=handles, loc="outside lower center", ncols=ncols, fontsize=7, frameon=False
+        handles=_handles(), loc="outside upper center", ncols=4, fontsize=8, frameon=False
     )
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save(figure, path)
 
 
 def _handles() -> list[Line2D]:
     """Colours of methods, and markers of observations."""
-    words = {"moments-NF": "moments-NF, over its largest"}
-    colours = [
-        Line2D([], [], color=colour, lw=3, label=words.get(name, name))
-        for name, colour in COLOURS.items()
-    ]
+    colours = [Line2D([], [], color=c, lw=4, label=name) for name, c in COLOURS.items()]
     markers = [
-        Line2D([], [], ls="", label=f"x_o of the {kind}", **_marker(kind, "#333333"))
+        Line2D([], [], ls="", label=f"$x_o$ of the {kind}", **_marker(kind, "#333333"))
         for kind in PLACES
     ]
     return [*colours, *markers]
 
 
-def _panel(ax: Axes, rows: list[dict[str, Any]], prefix: str) -> None:
+def _panel(ax: Axes, rows: list[dict[str, Any]], prefix: str, oracle: str) -> None:
     """Observations of the joint as dots, with their r, and those of the benchmark as rings."""
-    oracle = ACROSS[prefix]
-    names = [name for name in COLOURS if f"{prefix}{name}" in rows[0]["statistic"]]
-    squares = [n for n in names if n != "moments-NF"]
-    x = [v for row in rows for v in row["statistic"][oracle]]
-    largest = {n: max(v for row in rows for v in row["statistic"][f"{prefix}{n}"]) for n in names}
-    top = max(largest[name] for name in squares)
+    top = 0.0
     for row in rows:
-        for name in names:
-            y = np.array(row["statistic"][f"{prefix}{name}"])
-            y = y if name in squares else y * top / largest[name]
-            marker = _marker(row["places"], COLOURS[name])
-            ax.plot(row["statistic"][oracle], y, ls="", **marker)
-    edge = max(x)
-    ax.plot([0, min(edge, top)], [0, min(edge, top)], color="#333333", lw=0.7, ls=":", zorder=0)
-    ax.set(xlim=(-0.04 * edge, 1.06 * edge), ylim=(-0.04 * top, (1.1 + 0.15 * len(names)) * top))
+        x = row["statistic"][oracle]
+        for name, colour in COLOURS.items():
+            y = row["statistic"][f"{prefix}{name}"]
+            ax.plot(x, y, ls="", **_marker(row["places"], colour))
+            top = max(top, *x, *y)
+    ax.plot([0, top], [0, top], color="#333333", lw=0.7, ls=":", zorder=0)
+    # One scale for both axes, so that the diagonal is where the two agree.
+    ax.set(xlim=(-0.04 * top, 1.06 * top), ylim=(-0.04 * top, 1.06 * top))
+    ax.set_box_aspect(1)
     ax.tick_params(labelsize=6)
     ax.locator_params(nbins=4)
-    _annotate(ax, rows, prefix, names)
+    _annotate(ax, rows, prefix, oracle)
 
 
 def _marker(places: str, colour: str) -> dict[str, Any]:
@@ -400,18 +391,18 @@ def _marker(places: str, colour: str) -> dict[str, Any]:
     return {"marker": "o", **forms[places]}
 
 
-def _annotate(ax: Axes, rows: list[dict[str, Any]], prefix: str, names: list[str]) -> None:
+def _annotate(ax: Axes, rows: list[dict[str, Any]], prefix: str, oracle: str) -> None:
     shown = {
         c["method"]: c["pearson_r"]
         for row in rows
         if row["places"] == "joint"
         for c in row["correlation"]
-        if c["oracle"] == ACROSS[prefix]
+        if c["oracle"] == oracle
     }
-    for i, name in enumerate(names):
+    for i, (name, colour) in enumerate(COLOURS.items()):
         text = f"r = {_shown(shown.get(f'{prefix}{name}'), '+.2f')}"
         place = (0.04, 0.97 - 0.11 * i)
-        ax.text(*place, text, transform=ax.transAxes, fontsize=6, va="top", color=COLOURS[name])
+        ax.text(*place, text, transform=ax.transAxes, fontsize=6, va="top", color=colour)
 
 
 FIG6 = Experiment(

@@ -3,7 +3,8 @@
 Each returns statistics and p-values at the observations. The names say which column they belong
 to: those that begin with ``published`` follow the paper, the others are this library's. Networks
 and nulls are its defaults; neighbourhoods are the nearest fifth, so that tests with a local claim
-can be compared, but for ``check``, which is the very test that decides there.
+can be compared, but for ``check`` and ``score``, which have their defaults; the latter decides in
+``assay.check``.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,11 +46,13 @@ def _published(statistic: torch.Tensor, null: torch.Tensor) -> Found:
     return _plain(statistic.cpu(), published.pvalue(statistic, null).cpu())
 
 
-def _in_one_stack(settings: Sequence[Setting], trials: list[Trial]) -> list[Any]:
-    return together(Batched(10 * settings[0].task.m), trials)
+def _in_one_stack(settings: Sequence[Setting], trials: list[Trial], state: int = 0) -> list[Any]:
+    return together(Batched(10 * settings[0].task.m, state), trials)
 
 
-def published_lc2st(settings: Sequence[Setting], nulls: int, *, free: bool = True) -> list[Found]:
+def published_lc2st(
+    settings: Sequence[Setting], nulls: int, *, free: bool = True, state: int = 0
+) -> list[Found]:
     """L-C2ST as published; or, where permutations are not free, but for its null."""
     trials = []
     for setting in settings:
@@ -58,17 +61,17 @@ def published_lc2st(settings: Sequence[Setting], nulls: int, *, free: bool = Tru
         there = setting.x_o.to(device), setting.theta_o.to(device)
         pairs = sets.theta, sets.x, sets.theta_q[:, 0]
         trials.append(published.trial_of_lc2st(pairs, there, nulls, free=free))
-    return [_published(*found) for found in _in_one_stack(settings, trials)]
+    return [_published(*found) for found in _in_one_stack(settings, trials, state)]
 
 
-def published_lc2st_nf(settings: Sequence[Setting], nulls: int) -> list[Found]:
+def published_lc2st_nf(settings: Sequence[Setting], nulls: int, *, state: int = 0) -> list[Found]:
     """L-C2ST-NF as published."""
     trials = []
     for setting in settings:
         pairs = setting.latents.theta, setting.latents.x
         x_o = setting.x_o.to(setting.device)
         trials.append(published.trial_of_lc2st_nf(pairs, x_o, nulls, setting.draws))
-    return [_published(*found) for found in _in_one_stack(settings, trials)]
+    return [_published(*found) for found in _in_one_stack(settings, trials, state)]
 
 
 def published_c2st(settings: Sequence[Setting], nulls: int) -> list[Found]:
@@ -148,7 +151,7 @@ smoothed, smoothed_nf = (partial(f, Smooth()) for f in (_moments, _moments_nf))
 
 
 def check(setting: Setting, nulls: int) -> Found:
-    """What decides in ``assay.suite``: local moments with their defaults, but for the nulls."""
+    """Local moments with their defaults, but for the nulls."""
     sets = setting.sets(max(SEVERAL, setting.task.m + 6))
     test = assay.moments(sets, null=assay.Exchange(nulls), seed=setting.seed)
     return _tested(test(assay.Draws(setting.x_o)))
@@ -157,6 +160,18 @@ def check(setting: Setting, nulls: int) -> Found:
 def check_nf(setting: Setting, nulls: int) -> Found:
     """The same of latents."""
     test = assay.moments(setting.latents, null=assay.KnownBase(nulls), seed=setting.seed)
+    return _tested(test(assay.Draws(setting.x_o)))
+
+
+def score(setting: Setting, nulls: int) -> Found:
+    """What decides in ``assay.check``: the local score test, several draws of q at each x."""
+    test = assay.score(setting.sets(SEVERAL), null=assay.Exchange(nulls), seed=setting.seed)
+    return _tested(test(assay.Draws(setting.x_o)))
+
+
+def score_nf(setting: Setting, nulls: int) -> Found:
+    """The same of latents."""
+    test = assay.score(setting.latents, null=assay.Exchange(nulls), seed=setting.seed)
     return _tested(test(assay.Draws(setting.x_o)))
 
 
@@ -204,6 +219,8 @@ METHODS: dict[str, Method] = {
     "moments-NF": moments_nf,
     "check": check,
     "check-NF": check_nf,
+    "score": score,
+    "score-NF": score_nf,
     "smoothed": smoothed,
     "smoothed-NF": smoothed_nf,
     "LocalExchange": local_exchange,

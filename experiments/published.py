@@ -282,7 +282,11 @@ def lc2st(
 
 
 def trial_of_lc2st_nf(
-    pairs: tuple[Tensor, Tensor], x_o: Tensor, nulls: int = 100, draws: int = 10_000
+    pairs: tuple[Tensor, Tensor],
+    x_o: Tensor,
+    nulls: int = 100,
+    draws: int = 10_000,
+    part: range | None = None,
 ) -> Trial:
     """L-C2ST-NF in latents: statistics (o,) and nulls (o, h) of the single-class MSE.
 
@@ -294,18 +298,21 @@ def trial_of_lc2st_nf(
         x_o: Observations (o, d).
         nulls: Pairs of base draws.
         draws: Base draws at which a classifier is evaluated.
+        part: Numbers of the nulls that are wanted; all if None.
     """
     z, x = pairs
     (n, m), most = z.shape, max(draws, len(z))
-    base = torch.stack(
-        [torch.randn(most, m, generator=stream(t, "base")) for t in range(nulls + 2)]
-    ).to(z)
-    other = torch.stack([torch.randn(n, m, generator=stream(t, "class 1")) for t in range(nulls)])
+    part = range(nulls) if part is None else part
+
+    def drawn(numbers: Iterable[int], count: int, name: str) -> Tensor:
+        each = [torch.randn(count, m, generator=stream(t, name)) for t in numbers]
+        return torch.stack(each).to(z)
+
     # Row 0 is the data, trained on draws of a stream of its own.
-    trained = torch.cat([base[nulls + 1 :, :n], base[:nulls, :n]])
-    truths = torch.cat([z[None], other.to(z)])
-    inputs = torch.cat([_with(trained, x), _with(truths, x)], 1)
-    evaluated = torch.cat([base[nulls : nulls + 1, :draws], base[:nulls, :draws]])
+    base = drawn([nulls + 1, *part], most, "base")
+    truths = torch.cat([z[None], drawn(part, n, "class 1")])
+    inputs = torch.cat([_with(base[:, :n], x), _with(truths, x)], 1)
+    evaluated = torch.cat([drawn([nulls], most, "base"), base[1:]])[:, :draws]
     # A copy has draws of its own, the same at all observations.
     at = [one.expand(len(x_o), -1, -1) for one in evaluated]
     return Trial(inputs, _halves(inputs), lambda fitted: _single(fitted, x_o, at))

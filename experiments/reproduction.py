@@ -1,9 +1,10 @@
-"""The tables of docs/reproduction.md, from results and the authors' numbers: never by hand.
+"""The tables of the reproduction's pages, from results and the authors' numbers: never by hand.
 
-    python -m experiments.reproduction [--results results/paper] [--page docs/reproduction.md]
+    python -m experiments.reproduction [--results results/paper] [--pages docs]
 
-Each table stands between ``<!-- NAME -->`` and ``<!-- end -->``; what is between them is written
-anew, the words around stay.
+``reproduction.md`` has short tables (:mod:`experiments.summary`), ``reproduction_tables.md`` those
+of every number. Each table stands between ``<!-- NAME -->`` and ``<!-- end -->``; what is between
+them is written anew, the words around stay.
 """
 
 import argparse
@@ -16,29 +17,26 @@ from typing import Any
 
 import numpy as np
 
-from . import fig1, fig3, fig6, table1, table2, why
-from .authors import PAIRS, TRAINED, agree, printed_rate, published_numbers
+from . import fig1, fig3, fig6, latents, table1, table2, why
+from .authors import PAIRS, TRAINED, agree, printed_rate, printed_statistic, published_numbers
 from .fig2 import per_run, rates, relative
+from .jansen_rit import NAMES as PARAMETERS
 from .methods import METHODS
-from .samples import SKLEARN, printed_statistic
+from .samples import SKLEARN
+from .summary import SHORT, Rows, markdown
 
 __all__ = ["BLOCKS", "main", "rewritten"]
 
-Rows = list[dict[str, Any]]
-MARK = re.compile(r"(<!-- ([\w -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+PAGES = ("reproduction.md", "reproduction_tables.md")
+MARK = re.compile(r"(<!-- ([\w, -]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 # Values of s in the table of Figure 1.
 SHOWN = (0.01, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.2, 1.5)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [list(head), ["---"] * len(head), *map(list, rows)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def _figure1(found: Rows) -> str:
     theirs, ours = published_numbers()["exp1"]["qda_power"], fig1.powers(found)
     shown = [s for s in SHOWN if s in ours["ours"]["mse"]]
-    return _table(
+    return markdown(
         ["power of QDA, s =", *map(str, shown)],
         [
             [f"{name}, {column}", *(f"{values(s):.2f}" for s in shown)]
@@ -57,11 +55,12 @@ def _rate(found: Rows, **cell: Any) -> str:
     rate, _, _, runs = rates(found, **cell)
     if not runs:
         return ""
-    printed = printed_rate(cell) if cell["method"].startswith("published") else None
+    printed = printed_rate(cell)
     if printed is None:
         return f"{rate:.2f} ({runs})"
-    # Printed levels are of other data.
-    differs = not cell["right"] and agree(cell["method"], per_run(found, **cell), printed) is False
+    # Printed levels are of other data, and local HPD in print is another test.
+    judged = cell["method"].startswith("published") and not cell["right"]
+    differs = judged and agree(cell["method"], per_run(found, **cell), printed) is False
     return f"{rate:.2f} ({runs}) / {printed:.2f}{' †' if differs else ''}"
 
 
@@ -78,7 +77,7 @@ def _along(found: Rows, key: str, at: Sequence[int], **rest: Any) -> str:
         name = {"train": "N_train", "cal": "N_cal"}[key]
         head = [f"{task.replace('_', ' ')}, {name} =", *map(str, at)]
         kept = [line for line in lines if any(line[1:])]
-        text += f"{_table(head, kept)}\n" if kept else ""
+        text += f"{markdown(head, kept)}\n" if kept else ""
     return text
 
 
@@ -119,7 +118,7 @@ def _agreement(found: Rows) -> str:
     lines = [[method, *_compared(some)] for method, some in groups.items()]
     lines.append(["all", *_compared([cell for some in groups.values() for cell in some])])
     head = ["power as published", "cells", "of which judged", "that agree", "mean", "printed"]
-    return _table(head, lines)
+    return markdown(head, lines)
 
 
 def _compared(cells: list[tuple[bool | None, float, float]]) -> list[str]:
@@ -131,7 +130,7 @@ def _compared(cells: list[tuple[bool | None, float, float]]) -> list[str]:
 
 def _relative(found: Rows) -> str:
     """Mean power over tasks and N_train at N_cal = 10 000, in all and over the oracle's."""
-    return _table(
+    return markdown(
         ["mean over tasks and N_train", "runs in a cell", "power", "over the oracle's"],
         [[name, runs, f"{mean:.3f}", f"{over:.2f}"] for name, mean, runs, over in relative(found)],
     )
@@ -144,7 +143,7 @@ def _levels(found: Rows) -> str:
     for method in dict.fromkeys(row["method"] for row in right):
         rate, low, high, runs = rates(right, method=method)
         lines.append([method, str(runs), f"{rate:.3f}", f"[{low:.3f}, {high:.3f}]"])
-    return _table(["where q is right", "runs", "rejected at 0.05", "95 % interval"], lines)
+    return markdown(["where q is right", "runs", "rejected at 0.05", "95 % interval"], lines)
 
 
 def _samples(found: Rows) -> str:
@@ -177,7 +176,7 @@ def _samples_whole(found: Rows) -> str:
             statistic = [f"{mean:.4f}", "" if theirs is None else f"{theirs:.4f}"]
             lines.append([task.replace("_", " "), str(train), method, *statistic, rate, single])
     head = ["task", "N_train", "method", "statistic", "theirs", "rejected", "theirs, this run"]
-    return _table(head, lines)
+    return markdown(head, lines)
 
 
 def _samples_ours(found: Rows) -> str:
@@ -185,34 +184,38 @@ def _samples_ours(found: Rows) -> str:
     return _along(whole, "train", TRAINED, cal=10_000, right=False)
 
 
-def _figure3(found: Rows) -> str:
+def _along_gains(rows: Rows) -> str:
     """Statistics and p-values over the gain."""
-    theirs, local = fig3.paper_local(), [row for row in found if "statistic" in row]
-    gains = local[0]["gains"]
-    lines = [
-        ["printed L-C2ST-NF, statistic", *(f"{theirs[g][0]:.3f}" for g in gains), ""],
-        ["printed L-C2ST-NF, p", *(f"{theirs[g][1]:.3f}" for g in gains), ""],
-    ]
-    for row in local:
+    gains, lines = rows[0]["gains"], []
+    for row in rows:
         along = f"{fig3.u_shape(gains, row['statistic']):+.2f}"
         values = (f"{v:.3g}" for v in row["statistic"])
         lines.append([f"{row['method']}, statistic", *values, along])
         lines.append([f"{row['method']}, p", *(f"{v:.3f}" for v in row["pvalue"]), ""])
-    along = f"{fig3.u_shape(gains, [theirs[g][0] for g in gains]):+.2f}"
-    lines[0][-1] = along
-    return _table(["gain", *map(str, gains), "rank correlation with \\|gain\\|"], lines)
+    return markdown(["gain", *map(str, gains), "rank correlation with \\|gain\\|"], lines)
+
+
+def _figure3(found: Rows) -> str:
+    return _along_gains([row for row in found if "statistic" in row])
+
+
+def _latents(found: Rows) -> str:
+    return _along_gains(latents.joined(found))
+
+
+def _global(rows: Iterable[tuple[str, float, float]]) -> str:
+    lines = [[name, f"{far:.4f}", f"{p:.2g}"] for name, far, p in rows]
+    return markdown(["over all x", "largest distance", "p"], lines)
 
 
 def _figure3_global(found: Rows) -> str:
     whole = next(row for row in found if row["method"] == fig3.GLOBAL)
-    theirs = fig3.paper_overall()
-    lines = [
-        [name, f"{far:.4f}", f"{p:.3f}", f"{printed[0]:.4f}", f"{printed[1]:.2g}"]
-        for name, far, p, printed in zip(
-            whole["names"], whole["distance"], whole["pvalue"], theirs, strict=True
-        )
-    ]
-    return _table(["global", "distance", "p", "theirs", "p"], lines)
+    return _global(zip(whole["names"], whole["distance"], whole["pvalue"], strict=True))
+
+
+def _latents_global(found: Rows) -> str:
+    names = (*PARAMETERS, "HPD")
+    return _global((name, *pair) for name, pair in zip(names, fig3.paper_overall(), strict=True))
 
 
 def _figure4(found: Rows) -> str:
@@ -222,7 +225,7 @@ def _figure4(found: Rows) -> str:
         for r in found
     ]
     told = ["effects, from the ratio", "effects, from local moments"]
-    return _table(["gain", "p", "q outside the prior", *told], lines)
+    return markdown(["gain", "p", "q outside the prior", *told], lines)
 
 
 def _table3(found: Rows) -> str:
@@ -245,7 +248,7 @@ def _table3(found: Rows) -> str:
     for name in ("L-C2ST", "L-C2ST-NF"):
         head += [f"{name} as published, r (p)", "their r", "their p, printed"]
     head += [f"{m}, r (p) with Bayes" for m in ("L-C2ST", "L-C2ST-NF", "moments-NF")]
-    return _table(head, lines)
+    return markdown(head, lines)
 
 
 def _correlation(row: dict[str, Any], method: str, oracle: str) -> str:
@@ -275,7 +278,7 @@ def _table1(found: Rows) -> str:
     head = ["seconds"]
     for cal in sizes:
         head += [f"N_cal {cal}: draws", "no nulls", f"{found[0]['nulls']} nulls"]
-    return _table(head, lines)
+    return markdown(head, lines)
 
 
 def _seconds(value: float) -> str:
@@ -291,7 +294,7 @@ def _table2(found: Rows) -> str:
         each = (row[name] for name in names)
         lines.append([*cells, str(row["cells"]), row["printed"], *map(_best, each)])
     head = ["task", "m, d", "posterior", "cells", "best in print", *(f"best {n}" for n in names)]
-    return _table(head, lines)
+    return markdown(head, lines)
 
 
 def _best(found: dict[str, Any] | None) -> str:
@@ -313,7 +316,7 @@ def _permutation(found: Rows) -> str:
         each = [rates(some, task=task, right=right, null=null, cal=n) for n in sizes]
         name = f"{task.replace('_', ' ')}, {'level' if right else 'power'}"
         lines.append([name, null, *(f"{rate:.2f} ({runs})" for rate, _, _, runs in each)])
-    return _table(["L-C2ST as published", "permuted", *(f"N_cal {n}" for n in sizes)], lines)
+    return markdown(["L-C2ST as published", "permuted", *(f"N_cal {n}" for n in sizes)], lines)
 
 
 def _outside(found: Rows) -> str:
@@ -325,13 +328,14 @@ def _outside(found: Rows) -> str:
             owed = f"{100 * (1 - truncated / whole):.0f} %"
             cells = [row["task"].replace("_", " "), str(row["train"]), f"{100 * share:.1f} %"]
             lines.append([*cells, f"{whole:.4f}", f"{truncated:.4f}", owed])
-    return _table(
+    return markdown(
         ["task", "N_train", "outside", "MSE of q", "of q truncated", "owed to mass outside"], lines
     )
 
 
-# Tables by their names on the page: the experiment, and what makes it of its results.
-BLOCKS: dict[str, tuple[str, Callable[[Rows], str]]] = {
+# Tables by their names on the pages: the experiments, and what makes it of their results.
+BLOCKS: dict[str, tuple[str, Callable[..., str]]] = {
+    **SHORT,
     "figure 1": ("fig1", _figure1),
     "figure 2 train": ("fig2", _figure2_train),
     "figure 2 power": ("fig2", _figure2_power),
@@ -345,6 +349,8 @@ BLOCKS: dict[str, tuple[str, Callable[[Rows], str]]] = {
     "samples agreement": ("samples", _agreement),
     "figure 3": ("fig3", _figure3),
     "figure 3 global": ("fig3", _figure3_global),
+    "latents": ("latents", _latents),
+    "latents global": ("latents", _latents_global),
     "figure 4": ("fig4", _figure4),
     "table 3": ("fig6", _table3),
     "table 1": ("table1", _table1),
@@ -361,11 +367,12 @@ def rewritten(text: str, folder: Path) -> str:
         text: The page.
         folder: Where results are.
     """
-    results = {name: _results(folder / f"{name}.json") for name in set(_named(text))}
+    names = {name for experiments in _named(text) for name in experiments.split()}
+    results = {name: _results(folder / f"{name}.json") for name in names}
 
     def made(found: re.Match[str]) -> str:
-        experiment, make = BLOCKS[found[2]]
-        return f"{found[1]}{make(results[experiment])}{found[4]}"
+        experiments, make = BLOCKS[found[2]]
+        return f"{found[1]}{make(*(results[name] for name in experiments.split()))}{found[4]}"
 
     return MARK.sub(made, text)
 
@@ -383,15 +390,17 @@ def _results(path: Path) -> Rows:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Writes the tables of the page anew."""
+    """Writes the tables of both pages anew."""
     parser = argparse.ArgumentParser(prog="python -m experiments.reproduction")
     parser.add_argument("--results", type=Path, default=Path("results/paper"))
-    parser.add_argument("--page", type=Path, default=Path("docs/reproduction.md"))
+    parser.add_argument("--pages", type=Path, default=Path("docs"), help="their folder")
     given = parser.parse_args(arguments)
     if not published_numbers():
         parser.error("expected the authors' numbers in ../shared/data/paper")
-    text = rewritten(given.page.read_text(encoding="utf-8"), given.results)
-    given.page.write_text(text, encoding="utf-8")
+    for name in PAGES:
+        page = given.pages / name
+        text = rewritten(page.read_text(encoding="utf-8"), given.results)
+        page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

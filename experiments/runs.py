@@ -6,13 +6,18 @@ ends with the same numbers as one that was never interrupted.
 """
 
 import json
+import os
+import platform
+import subprocess
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 from assay.results import versions
@@ -20,6 +25,7 @@ from assay.results import versions
 __all__ = ["Context", "Experiment", "Job", "Records", "completed", "conduct"]
 
 Job = dict[str, Any]
+Found = tuple[dict[str, Any], float]
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ class Records:
         self.path = path
         self.found: dict[str, dict[str, Any]] = {}
         self.made: dict[str, dict[str, str]] = {}
-        self.now = {"device": device, **versions()}
+        self.now = made_with(device)
         for record in self._lines():
             self._keep(record)
 
@@ -101,9 +107,10 @@ class Records:
     def __getitem__(self, job: Job) -> dict[str, Any]:
         return self.found[_key(job)]
 
-    def add(self, job: Job, found: dict[str, Any]) -> None:
-        """Keeps what a job found."""
-        record = {"job": job, "found": found, "made": self.now}
+    def add(self, job: Job, found: dict[str, Any], seconds: float = 0.0) -> None:
+        """Keeps what a job found, and how long it took."""
+        made = {**self.now, "seed": seed(job), "seconds": round(seconds, 2)}
+        record = {"job": job, "found": found, "made": made}
         line = json.dumps(record, allow_nan=False)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
@@ -111,13 +118,53 @@ class Records:
         self._keep(json.loads(line))
 
     def makers(self, jobs: Sequence[Job]) -> list[dict[str, str]]:
-        """Devices and versions that some jobs were done with, each once."""
-        texts = {_key(self.made[_key(job)]) for job in jobs if job in self}
+        """Commits, machines and versions that some jobs were done with, each once."""
+        texts = {_key(_common(self.made[_key(job)])) for job in jobs if job in self}
         return [json.loads(text) for text in sorted(texts)]
+
+    def provenance(self, jobs: Sequence[Job]) -> list[list[Any]]:
+        """Of each job that is done: which of the makers, its seed, and its seconds."""
+        makers = self.makers(jobs)
+        each = [self.made[_key(job)] for job in jobs if job in self]
+        return [[makers.index(_common(m)), m.get("seed"), m.get("seconds")] for m in each]
 
 
 def _key(job: Job) -> str:
     return json.dumps(job, sort_keys=True)
+
+
+def _common(made: dict[str, Any]) -> dict[str, Any]:
+    """What a job was made with, but for what is its own."""
+    return {key: value for key, value in made.items() if key not in ("seed", "seconds")}
+
+
+def seed(job: Job) -> int:
+    """The number on which all chance in a job depends: its run, or the first of them."""
+    return int(next((job[key] for key in ("run", "first") if key in job), 0))
+
+
+def made_with(device: str) -> dict[str, str]:
+    """The commit, the machine, and versions."""
+    return {"commit": _commit(), "machine": _machine(device), "device": device, **versions()}
+
+
+@cache
+def _commit() -> str:
+    """The commit of the sources, and whether they were changed since; empty without git."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    here = Path(__file__).parent
+    try:
+        found = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return found.stdout.strip()
+
+
+def _machine(device: str) -> str:
+    """The kind of processor, and of GPU; nothing by which one machine is known from another."""
+    name = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    gpu = device.startswith("cuda") and torch.cuda.is_available()
+    return f"{name}, {torch.cuda.get_device_name(device)}" if gpu else name
 
 
 def completed(
@@ -139,10 +186,16 @@ def completed(
     todo = [job for job in jobs if job not in records]
     bar = tqdm(total=len(jobs), initial=len(jobs) - len(todo), unit="job", disable=None)
     with bar:
-        for job, found in _done(todo, run, executor):
-            records.add(job, found)
+        for job, (found, seconds) in _done(todo, partial(_timed, run), executor):
+            records.add(job, found, seconds)
             bar.update()
     return _rows(jobs, records)
+
+
+def _timed(run: Callable[[Job], dict[str, Any]], job: Job) -> Found:
+    """What a job found, and its seconds."""
+    start = time.perf_counter()
+    return run(job), time.perf_counter() - start
 
 
 def _rows(jobs: Sequence[Job], records: Records) -> list[dict[str, Any]]:
@@ -152,8 +205,8 @@ def _rows(jobs: Sequence[Job], records: Records) -> list[dict[str, Any]]:
 
 
 def _done(
-    todo: Sequence[Job], run: Callable[[Job], dict[str, Any]], executor: Executor | None
-) -> Iterator[tuple[Job, dict[str, Any]]]:
+    todo: Sequence[Job], run: Callable[[Job], Found], executor: Executor | None
+) -> Iterator[tuple[Job, Found]]:
     if executor is None:
         yield from ((job, run(job)) for job in todo)
         return
@@ -187,7 +240,10 @@ def conduct(
     chosen = [job for job in jobs if all(str(job.get(k)) in v for k, v in (only or {}).items())]
     if not chosen:
         raise ValueError(f"only: expected parameters of a job of {experiment.name}, got {only}")
-    records = Records(context.folder / f"{experiment.name}.jsonl", context.device)
+    path = context.folder / f"{experiment.name}.jsonl"
+    if not path.exists():
+        _restore(path, jobs)
+    records = Records(path, context.device)
     todo = [job for job in chosen if job not in records]
     if experiment.prepare is not None and todo:
         experiment.prepare(todo, context, executor)
@@ -202,12 +258,40 @@ def conduct(
         "budget": budget,
         "missing": missing,
         "made": records.makers(jobs),
+        "jobs": records.provenance(jobs),
         "results": found,
     }
     (context.folder / f"{experiment.name}.json").write_text(_text(whole), encoding="utf-8")
     if experiment.draw is not None:
         experiment.draw(found, context.folder / f"{experiment.name}.png")
     return found
+
+
+def _restore(path: Path, jobs: Sequence[Job]) -> None:
+    """Makes records of the JSON file of a run, where they are gone and it is there."""
+    kept = path.with_suffix(".json")
+    if not kept.exists():
+        return
+    whole = json.loads(kept.read_text(encoding="utf-8"))
+    known: dict[str, list[dict[str, Any]]] = {}
+    for keys in dict.fromkeys(tuple(job) for job in jobs):
+        for row in whole["results"]:
+            if all(key in row for key in keys):
+                found = {k: v for k, v in row.items() if k not in keys}
+                known.setdefault(_key({k: row[k] for k in keys}), []).append(found)
+    done = [job for job in jobs if _key(job) in known]
+    made = [_made(whole, *one) for one in whole.get("jobs", [])] or [{}] * len(done)
+    lines = [
+        json.dumps({"job": job, "found": {"each": known[_key(job)]}, "made": one})
+        for job, one in zip(done, made, strict=True)
+    ]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _made(whole: dict[str, Any], maker: int, seed: int | None, seconds: float | None) -> Any:
+    """What one job was made with, if that was kept."""
+    own = {"seed": seed, "seconds": seconds}
+    return whole["made"][maker] | {k: v for k, v in own.items() if v is not None}
 
 
 def _text(whole: dict[str, Any]) -> str:

@@ -13,17 +13,17 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
 from torch import Tensor
 
 import assay
 from assay.tasks import task
 from assay.tasks.task import Task
 
-from . import authors, published
-from .authors import NAMES, TRAINED, published_numbers
-from .fig2 import ALPHA, COLOURS, beside, rates, told
+from . import published
+from .authors import TRAINED, absent, arrays, printed_statistic
+from .fig2 import ALPHA, beside, curves, handles, rate, rates, told
 from .methods import METHODS, Found, several
+from .pictures import save
 from .runs import Context, Experiment, Job
 
 __all__ = ["SAMPLES", "Theirs"]
@@ -31,7 +31,7 @@ __all__ = ["SAMPLES", "Theirs"]
 TASKS = ("two_moons", "slcp")
 ALL, FIXED = 10_000, 1000
 # Methods that need several draws of q at each x, which are there from N_train = 1000 on.
-SEVERAL = ("Ridge", "moments", "check", "smoothed", "LocalExchange")
+SEVERAL = ("Ridge", "moments", "check", "score", "smoothed", "LocalExchange")
 LOCALS = tuple(
     name for name in METHODS if "C2ST" not in name.replace("L-C2ST", "") and name != "local HPD"
 )
@@ -82,7 +82,7 @@ class Theirs:
     @cached_property
     def arrays(self) -> dict[str, Tensor]:
         """All that was kept of this flow."""
-        return _arrays(f"{self.name}_npe_{self.train}.npz")
+        return arrays(f"{self.name}_npe_{self.train}.npz")
 
     def _part(self, rows: Tensor) -> Tensor:
         return rows[self.run * self.pairs : (self.run + 1) * self.pairs]
@@ -91,7 +91,7 @@ class Theirs:
         """The pairs with k draws of q at each x."""
         drawn = self.arrays["q_samples_cal"][:, None]
         if k > 1:
-            drawn = _arrays(f"{self.name}_npe_{self.train}_draws.npz")["q_draws_cal"][:, :k]
+            drawn = arrays(f"{self.name}_npe_{self.train}_draws.npz")["q_draws_cal"][:, :k]
         theta, x = self.arrays["theta_cal"], self.arrays["x_cal"]
         found = assay.Calibration(self._part(theta), self._part(x), self._part(drawn))
         return found.to(self.device)
@@ -118,11 +118,6 @@ class Theirs:
         return assay.Draws(self.x_o, self.theta_o)
 
 
-def _arrays(name: str) -> dict[str, Tensor]:
-    with np.load(authors.FOLDER / name) as archive:
-        return {key: torch.from_numpy(archive[key]) for key in archive.files if key != "meta"}
-
-
 def jobs(budget: str) -> list[Job]:
     """One job for each method, flow and size, with all its runs."""
     given = BUDGETS[budget]
@@ -146,16 +141,6 @@ def jobs(budget: str) -> list[Job]:
     ]
 
 
-def absent() -> str:
-    """What is missing where the samples are absent; empty where they are there."""
-    if authors.FOLDER.is_dir():
-        return ""
-    return (
-        "samples: expected the authors' samples in ../shared/data/paper, or where the "
-        "environment variable ASSAY_PAPER_SAMPLES says"
-    )
-
-
 def run(job: Job, context: Context) -> dict[str, Any]:
     """Statistics and p-values of one method in all runs."""
     settings: list[Any] = [
@@ -176,16 +161,6 @@ def _original(setting: Theirs) -> Found:
     fitted = published.Sklearn(10 * latents.m).fit(trial.inputs[:1], trial.labels[:1])
     statistic, _ = trial.judge(fitted)
     return {"statistic": [float(f"{v:.6g}") for v in statistic], "pvalue": []}
-
-
-def printed_statistic(row: dict[str, Any]) -> float | None:
-    """The authors' mean statistic over the observations, of this very run, if there is one."""
-    method = NAMES.get(row["method"].split(",")[0])
-    numbers = published_numbers().get("exp2", {}).get(row["task"])
-    if numbers is None or method is None or row["cal"] != ALL or row["train"] not in TRAINED:
-        return None
-    values = numbers["vs_n_train"][method]["t_stat_mean"]["mse"]
-    return float(values[TRAINED.index(row["train"])])
 
 
 def table(found: list[dict[str, Any]]) -> str:
@@ -215,40 +190,30 @@ def _statistic(rows: list[dict[str, Any]]) -> str:
     return f"statistic {ours:.4f}, theirs {theirs:.4f}"
 
 
+# Tests of the picture; the last decides in ``assay.check``.
+SHOWN = ("L-C2ST", "L-C2ST-NF", "score-NF")
+
+
 def draw(found: list[dict[str, Any]], path: Path) -> None:
     """Rates against N_cal at N_train = 1000, and against N_train with all pairs."""
     names = list(dict.fromkeys(row["task"] for row in found))
     figure, axes = plt.subplots(
-        len(names), 2, figsize=(8, 2.8 * len(names)), layout="constrained", squeeze=False
+        len(names), 2, figsize=(7.4, 2.2 * len(names) + 0.6), layout="constrained", squeeze=False
     )
     for line, name in zip(axes, names, strict=True):
         here = [row for row in found if row["task"] == name and row["pvalue"]]
-        _curves(line[0], [row for row in here if row["train"] == FIXED], "cal")
-        _curves(line[1], [row for row in here if row["cal"] == ALL], "train")
-        line[0].set_ylabel(f"{name.replace('_', ' ')}\nrejection rate")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def _curves(ax: Any, found: list[dict[str, Any]], along: str) -> None:
-    """Ours as lines, as published dashed, and printed rates as crosses."""
-    for method in dict.fromkeys(row["method"] for row in found):
-        mine = [row for row in found if row["method"] == method]
-        at = sorted({row[along] for row in mine})
-        colour = COLOURS[method.removeprefix("published ")]
-        style = "--" if method.startswith("published") else "-"
-        means = [rates(mine, **{along: n})[0] for n in at]
-        ax.plot(at, means, style, marker="o", ms=3, lw=1.2, color=colour, label=method)
-        if method.startswith("published"):
-            cells = [next(row for row in mine if row[along] == n) for n in at]
-            theirs = [(n, authors.printed_rate(c)) for n, c in zip(at, cells, strict=True)]
-            shown = [(n, rate) for n, rate in theirs if rate is not None]
-            if shown:
-                label = f"{method.removeprefix('published ')}, printed"
-                ax.plot(*zip(*shown, strict=True), "x", ms=6, color=colour, label=label)
-    ax.set(xscale="log", ylim=(-0.03, 1.03), xlabel=f"N_{along}")
+        curves(line[0], [row for row in here if row["train"] == FIXED], "cal", rate, SHOWN)
+        curves(line[1], [row for row in here if row["cal"] == ALL], "train", rate, SHOWN)
+        line[0].set_ylabel(f"{name.replace('_', ' ')}\npower", fontsize=8)
+        for ax in line:
+            ax.set_ylim(-0.05, 1.05)
+    for ax, name, said in zip(axes[-1], ("cal", "train"), ("train", "cal"), strict=True):
+        fixed = FIXED if name == "cal" else ALL
+        ax.set_xlabel(f"$N_{{{name}}}$, with $N_{{{said}}}$ = {fixed}", fontsize=8)
+    figure.legend(
+        handles=handles(SHOWN), loc="outside upper center", ncols=6, fontsize=8, frameon=False
+    )
+    save(figure, path)
 
 
 SAMPLES = Experiment(

@@ -41,7 +41,11 @@ PRINTED = {
     "bernoulli_glm": "L-C2ST(-NF)",
     "bernoulli_glm_raw": "L-C2ST-NF",
 }
-LOCAL = ("moments", "moments-NF", "check", "check-NF", "LocalExchange", "LocalExchange-NF")
+LOCAL = tuple(
+    f"{name}{ending}"
+    for name in ("moments", "check", "score", "LocalExchange")
+    for ending in ("", "-NF")
+)
 # Powers that differ by less are called alike.
 TIE = 0.005
 

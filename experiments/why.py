@@ -19,6 +19,7 @@ from .fig2 import ALPHA, rates, told
 from .limit import log_ratio, mse
 from .material import Recipe, Setting, flow, train_flows
 from .methods import published_lc2st
+from .pictures import save
 from .runs import Context, Experiment, Job
 
 __all__ = ["NULLS", "OUTSIDE", "PERMUTATION", "WHY", "means"]
@@ -161,8 +162,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     for ax in axes[0]:
         ax.tick_params(labelsize=7)
         ax.legend(fontsize=6.5, frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+    save(figure, path)
 
 
 def _nulls(ax: Any, found: list[dict[str, Any]]) -> None:

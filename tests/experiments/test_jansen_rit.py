@@ -162,7 +162,7 @@ def test_global_curves(gaussian, width, sign):
 
 def test_the_band_of_nulls():
     null = np.arange(1001.0)[None]
-    found = fig3._found(np.array([990.0]), null, np.array([0.01]))
+    found = fig3.summed(np.array([990.0]), null, np.array([0.01]))
     assert found["null_low"] == [25.0]
     assert found["null_high"] == [975.0]
 

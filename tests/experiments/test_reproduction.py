@@ -1,11 +1,13 @@
 """Tables of the reproduction are those of the results, and words around them stay."""
 
 import json
+from pathlib import Path
 
 import pytest
-from experiments import authors, fig3, fig6, reproduction, samples
-from experiments.reproduction import BLOCKS, main, rewritten
+from experiments import authors, fig3, fig6, reproduction, summary
+from experiments.reproduction import BLOCKS, PAGES, main, rewritten
 
+ROOT = Path(__file__).parents[2]
 TRAIN = {"TPR_mean": {"mse": [1, 0.9, 0.6, 0.1]}, "TPR": {"mse": [1, 1, 0.4, 0]}}
 CAL = {"TPR_mean": {"mse": [0.9] * 6}, "FPR_mean": {"mse": [0.05] * 6}}
 TASK = {
@@ -31,7 +33,7 @@ FOUND = [
 
 @pytest.fixture
 def numbers(monkeypatch):
-    for module in (authors, reproduction, samples, fig3, fig6):
+    for module in (authors, reproduction, summary, fig3, fig6):
         monkeypatch.setattr(module, "published_numbers", lambda: NUMBERS)
 
 
@@ -149,8 +151,52 @@ def test_mass_outside(tmp_path):
     assert "| slcp | 100 | 20.0 % | 0.0400 | 0.0200 | 50 % |" in text
 
 
+def test_agreement_is_counted_where_it_could_fail(numbers):
+    """Of informative cells alone; one run is not judged."""
+    text = summary._agreement(FOUND, FOUND)
+    assert "| their samples, L-C2ST | 2 | 1 | 0 | 0 % | 0.65 |" in text
+
+
+def test_cells_that_differ(numbers):
+    """Beside the rate on their samples, and those of other starts of the network."""
+    cell = {"question": "state", "cal": 500}
+    rates = [row("published L-C2ST", [p, 0.5], state=s, **cell) for s, p in ((0, 0.01), (1, 0.5))]
+    theirs = [row("published L-C2ST", [0.01, 0.01], cal=500)]
+    text = summary._exceptions(FOUND, theirs, rates)
+    said = "| our flow | L-C2ST, slcp | 1000, 500 | 0.00 (30) | 0.90 | 1.00 (1) | 0.00 to 0.50 |"
+    assert said in text
+
+
+def test_power_is_that_of_all_pairs(numbers):
+    text = summary._figure2([row("published L-C2ST", [0.01, 0.5]), row("L-C2ST", [0.01])])
+    assert "| L-C2ST | 1 | 0.90 | 0.50 | 1.00 |" in text
+
+
+@pytest.mark.parametrize(
+    ("whole", "some", "word"),
+    [(True, True, "holds"), (False, True, "holds in part"), (False, False, "does not hold")],
+)
+def test_verdicts(whole, some, word):
+    assert summary._verdict(whole, some) == word
+
+
+@pytest.mark.skipif(not authors.FOLDER.is_dir(), reason="needs the authors' numbers")
+@pytest.mark.parametrize("name", PAGES)
+def test_the_pages_are_those_of_the_records(name):
+    """Byte for byte; and what a figure needs is read within a few rows."""
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert rewritten(text, ROOT / "results" / "paper") == text
+    assert text.count("<!-- end -->") == len(reproduction.MARK.findall(text))
+
+
+def test_the_page_is_short():
+    """Words beside tables."""
+    lines = (ROOT / "docs" / PAGES[0]).read_text(encoding="utf-8").splitlines()
+    assert sum(len(line.split()) for line in lines if not line.startswith("|")) <= 2500
+
+
 def test_an_unknown_table(tmp_path):
-    with pytest.raises(ValueError, match="page: expected a table of figure 1"):
+    with pytest.raises(ValueError, match="page: expected a table of claims"):
         rewritten(page("figure 9"), tmp_path)
 
 

@@ -1,11 +1,12 @@
 """Runs go on where they stopped, and end with the same numbers."""
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from experiments.runs import Context, Experiment, Records, completed, conduct
+from experiments.runs import Context, Experiment, Records, completed, conduct, seed
 
 JOBS = [{"n": n, "name": "a"} for n in range(6)]
 
@@ -53,6 +54,12 @@ def test_only_what_is_to_be_done_is_prepared(tmp_path):
     assert seen == [[1, 2], [0, 3, 4, 5]]
 
 
+def told(context):
+    """The JSON that a run left, but for its seconds."""
+    found = json.loads((context.folder / "toy.json").read_text())
+    return {**found, "jobs": [one[:2] for one in found["jobs"]]}
+
+
 class Killed(BaseException):
     pass
 
@@ -77,9 +84,8 @@ def test_a_killed_run_goes_on(tmp_path, cut):
     assert len(Records(path).found) == 3 - bool(cut)
     conduct(experiment(), "smoke", stopped)
     conduct(experiment(), "smoke", whole)
-    texts = [(c.folder / "toy.json").read_text() for c in (stopped, whole)]
-    assert texts[0] == texts[1]
-    assert json.loads(texts[0])["results"][5] == {"n": 5, "name": "a", "square": 25 / 3}
+    assert told(stopped) == told(whole)
+    assert told(whole)["results"][5] == {"n": 5, "name": "a", "square": 25 / 3}
     assert (whole.folder / "toy.png").read_text() == "6"
 
 
@@ -89,7 +95,20 @@ def test_what_jobs_were_made_with(tmp_path):
     conduct(toy, "ci", Context(tmp_path))
     made = json.loads((tmp_path / "toy.json").read_text())["made"]
     assert [one["device"] for one in made] == ["cpu", "cuda"]
-    assert all("torch" in one for one in made)
+    assert all({"commit", "machine", "torch"} <= one.keys() for one in made)
+
+
+def test_every_record_has_its_seed_and_seconds(tmp_path):
+    """Some records say who made them, and others are older than that."""
+    path, slow = tmp_path / "toy.jsonl", experiment(lambda job, context: time.sleep(0.02) or {})
+    path.write_text(json.dumps({"job": JOBS[0], "found": {}}) + "\n")
+    conduct(slow, "ci", Context(tmp_path))
+    (old, *new), made = (
+        json.loads((tmp_path / "toy.json").read_text())[k] for k in ("jobs", "made")
+    )
+    assert (made[old[0]], old[1:]) == ({}, [None, None])
+    assert all(made[i]["device"] == "cpu" and s == 0 and t >= 0.02 for i, s, t in new)
+    assert seed({"run": 3}) == seed({"first": 3}) == 3
 
 
 def test_parameters_are_not_in_paths(tmp_path):
@@ -120,9 +139,26 @@ def test_a_part_of_the_jobs(tmp_path):
     assert found["missing"] == 3
     for context in (part, whole):
         conduct(experiment(), "smoke", context)
-    assert (part.folder / "toy.json").read_text() == (whole.folder / "toy.json").read_text()
+    assert told(part) == told(whole)
     with pytest.raises(ValueError, match="only: expected parameters of a job of toy"):
         conduct(experiment(), "smoke", part, only={"n": ["7"]})
+
+
+def test_records_that_are_gone_are_made_of_the_json(tmp_path):
+    """Nothing is done twice, and what made a job is still known."""
+
+    def both(job, context):
+        return {"each": [{"sign": s, "root": s * job["n"]} for s in (1, -1)]}
+
+    toy, context = replace(experiment(both), partial=True), Context(tmp_path)
+    conduct(toy, "ci", context, only={"n": ["1", "4"]})
+    first, path = (tmp_path / "toy.json").read_text(), tmp_path / "toy.jsonl"
+    path.unlink()
+    never = replace(toy, run=lambda job, context: pytest.fail("done twice"))
+    conduct(never, "ci", context, only={"n": ["1"]})
+    assert (tmp_path / "toy.json").read_text() == first
+    conduct(toy, "ci", context)
+    assert json.loads((tmp_path / "toy.json").read_text())["missing"] == 0
 
 
 def test_several_rows_of_a_job(tmp_path):

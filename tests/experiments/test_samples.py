@@ -7,8 +7,8 @@ import pytest
 import torch
 from experiments import authors, samples
 from experiments.__main__ import main
-from experiments.authors import agree, printed_rate
-from experiments.samples import SAMPLES, Theirs, printed_statistic
+from experiments.authors import agree, printed_rate, printed_statistic
+from experiments.samples import SAMPLES, Theirs
 
 N = 400
 
@@ -93,8 +93,7 @@ NUMBERS = {
 
 
 def test_what_is_printed(monkeypatch):
-    for module in (authors, samples):
-        monkeypatch.setattr(module, "published_numbers", lambda: NUMBERS)
+    monkeypatch.setattr(authors, "published_numbers", lambda: NUMBERS)
     row = {"task": "slcp", "train": 1000, "cal": 500, "right": False, "method": "published L-C2ST"}
     assert printed_rate(row) == 0.1
     assert printed_rate({**row, "right": True}) == 0.02

@@ -98,8 +98,8 @@ class FreePermutation(GlobalNull):
     """The labels of all rows are permuted freely, as in Algorithm 1 of the paper.
 
     This breaks the pairing: in a copy the classes no longer share the same x, so null classifiers
-    can learn chance imbalances of x that the data cannot have. It was conservative wherever it was
-    measured, the more so the more dimensions x has. Kept for reproduction.
+    can learn chance imbalances of x that the data cannot have. It is not exact: on average it was
+    conservative, the more so the more dimensions x has. Kept for reproduction.
 
     Args:
         n: The number of null copies.
