@@ -225,7 +225,9 @@ def expected_under_q(values: Tensor, features: Tensor) -> Tensor:
     if s < PER_FEATURE * (1 + p):
         return values.mean(0)
     rows = torch.cat([torch.ones_like(features[:, :1]), features], 1).double()
-    constants: Tensor = torch.linalg.lstsq(rows, values.double()).solution[0].to(values)
+    # Torch's least squares have other last bits from call to call.
+    inverse = torch.linalg.pinv(rows.mT @ rows, hermitian=True)
+    constants: Tensor = (inverse[0] @ (rows.mT @ values.double())).to(values)
     return constants
 
 
