@@ -38,14 +38,15 @@ from concurrent.futures import (
     ThreadPoolExecutor,
     wait,
 )
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from importlib.metadata import version
+from numbers import Real
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -58,6 +59,48 @@ if sys.platform != "win32":
 N = TypeVar("N")
 
 
+class cpu:  # noqa: N801
+    """Torch's own factories on the CPU, in single precision: they read no global default.
+
+    Example:
+        >>> cpu.zeros(2, dtype=torch.float64)
+        tensor([0., 0.], dtype=torch.float64)
+    """
+
+    _numbers: ClassVar[dict[str, Any]] = {"dtype": torch.float32, "device": "cpu"}
+    rand = staticmethod(partial(torch.rand, **_numbers))
+    randn = staticmethod(partial(torch.randn, **_numbers))
+    zeros = staticmethod(partial(torch.zeros, **_numbers))
+    ones = staticmethod(partial(torch.ones, **_numbers))
+    full = staticmethod(partial(torch.full, **_numbers))
+    eye = staticmethod(partial(torch.eye, **_numbers))
+    linspace = staticmethod(partial(torch.linspace, **_numbers))
+    tensor = staticmethod(partial(torch.tensor, **_numbers))
+    # Whole numbers.
+    randint = staticmethod(partial(torch.randint, device="cpu"))
+    randperm = staticmethod(partial(torch.randperm, device="cpu"))
+    arange = staticmethod(partial(torch.arange, device="cpu"))
+    triu_indices = staticmethod(partial(torch.triu_indices, device="cpu"))
+
+
+@contextmanager
+def own_terms() -> Iterator[None]:
+    """Torch and NumPy with their defaults, whatever the caller has switched on.
+
+    Example:
+        >>> with torch.autocast("cpu"), own_terms():
+        ...     (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
+        torch.float32
+    """
+    with ExitStack() as stack:
+        for device in ["cpu"] + ["cuda"] * torch.cuda.is_available():
+            stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(torch.inference_mode(mode=False))
+        stack.enter_context(np.errstate(all="warn", under="ignore"))
+        yield
+
+
+@own_terms()
 def as_tensors(given: dict[str, Any]) -> dict[str, Tensor]:
     """Brings arrays of any library to tensors of one floating type on one device."""
     arrays = {name: _tensor(name, array) for name, array in given.items()}
@@ -71,19 +114,37 @@ def as_tensors(given: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def _tensor(name: str, given: Any) -> Tensor:
-    array = given if isinstance(given, Tensor) else _from_numpy(name, given)
-    if array.is_complex() or array.layout != torch.strided:
-        raise TypeError(
-            f"{name}: expected a dense array of real numbers; got {array.dtype}, {array.layout}."
-        )
+    if isinstance(given, Tensor):
+        array = _from_torch(name, given)
+    else:
+        array = _from_numpy(name, given)
     if array.numel() == 0:
         raise ValueError(f"{name}: expected a non-empty array; got shape {tuple(array.shape)}.")
-    # A copy: what was checked must not change under the caller's hands afterwards.
-    array = array.detach().clone()
-    return array if array.is_floating_point() else array.to(torch.float64)
+    return array
+
+
+def _from_torch(name: str, given: Tensor) -> Tensor:
+    """A copy: what was checked must not change under the caller's hands afterwards."""
+    strange = given.is_complex() or given.layout != torch.strided or given.device.type == "meta"
+    if strange or given.is_nested or isinstance(given, torch.masked.MaskedTensor):
+        raise TypeError(
+            f"{name}: expected a dense array of real numbers; got {given.dtype}, {given.layout}, "
+            f"{type(given).__name__} on {given.device}."
+        )
+    array = given.detach().dequantize() if given.is_quantized else given.detach().clone()
+    if not array.is_floating_point():
+        return array.to(torch.float64)
+    # Eight bits are promoted to nothing.
+    return array.float() if array.dtype.itemsize == 1 else array
 
 
 def _from_numpy(name: str, given: Any) -> Tensor:
+    rows = given if isinstance(given, list | tuple) else (given,)
+    if any(np.ma.is_masked(row) for row in rows):
+        raise ValueError(
+            f"{name}: expected numbers; got an array with masked ones. Leave these rows out, or "
+            "fill them."
+        )
     try:
         array = np.asarray(given)
     except (ValueError, RuntimeError, TypeError) as error:
@@ -93,9 +154,8 @@ def _from_numpy(name: str, given: Any) -> Tensor:
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected an array of real numbers; got {array.dtype}.")
     # Extended precision, foreign byte orders and negative strides are not for torch.
-    known = np.float32 if array.dtype.itemsize <= 4 else np.float64
-    dtype = known if array.dtype.kind == "f" else np.int64
-    return torch.tensor(np.ascontiguousarray(array, dtype=dtype))
+    known = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
+    return torch.from_numpy(np.array(array, dtype=known, order="C"))
 
 
 def check_finite(name: str, array: Tensor, remedy: str = "") -> None:
@@ -111,39 +171,57 @@ def check_finite(name: str, array: Tensor, remedy: str = "") -> None:
 
 def as_device(device: str | torch.device) -> torch.device:
     """Returns a device that is there."""
+    there = ["cpu"] + ["cuda"] * torch.cuda.is_available()
+    check_kind("device", device, f"one of {there}", str, torch.device)
     try:
-        torch.empty(0, device=device)
+        torch.empty(0, dtype=torch.float32, device=device)
     except (RuntimeError, AssertionError) as error:
-        there = ["cpu"] + ["cuda"] * torch.cuda.is_available()
         raise ValueError(f"device: expected one of {there}; got {str(device)!r}.") from error
+    if torch.device(device).type == "meta":
+        raise ValueError(f"device: expected one of {there}; got 'meta', which holds no numbers.")
     return torch.device(device)
+
+
+# More than there is room for.
+MOST = 10**9
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
     """Returns a whole number of at least `least`, or refuses."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name}: expected a whole number; got {type(value).__name__}.")
+        raise TypeError(f"{name}: expected a whole number; got {shown(value)}.")
     if value < least:
         raise ValueError(f"{name}: expected at least {least}; got {value}.")
+    if value > MOST:
+        raise ValueError(f"{name}: expected at most {MOST}; got {value}.")
     return int(value)
 
 
 def check_number(name: str, value: Any, *, least: float = 0.0, strict: bool = True) -> float:
     """Returns a finite number above `least`, or refuses."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise TypeError(f"{name}: expected a number; got {type(value).__name__}.")
-    if not math.isfinite(value) or value < least or (strict and value == least):
+    real = _real(name, value)
+    if not math.isfinite(real) or real < least or (strict and real == least):
         bound = "above" if strict else "of at least"
-        raise ValueError(f"{name}: expected a finite number {bound} {least:g}; got {value}.")
-    return float(value)
+        raise ValueError(f"{name}: expected a finite number {bound} {least:g}; got {real}.")
+    return real
 
 
 def check_share(name: str, value: Any) -> float:
     """Returns a number between 0 and 1, both excluded, or refuses."""
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not 0 < value < 1:
-        raise ValueError(f"{name}: expected a number between 0 and 1; got {value!r}.")
-    return float(value)
+    real = _real(name, value)
+    if not 0 < real < 1:
+        raise ValueError(f"{name}: expected a number between 0 and 1; got {real}.")
+    return real
+
+
+def _real(name: str, value: Any) -> float:
+    """A number of any library as Python's own; what is too large for it is infinite."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}: expected a number; got {shown(value)}.")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def as_null(null: Any, default: N, *kinds: type, hint: str = "Exchange(99)") -> N:
@@ -155,25 +233,57 @@ def as_null(null: Any, default: N, *kinds: type, hint: str = "Exchange(99)") -> 
     """
     if null is None:
         return default
-    if isinstance(null, int) and not isinstance(null, bool):
-        return replace(default, n=null)  # type: ignore[type-var]
-    if not isinstance(null, kinds):
-        raise TypeError(
-            f"null: expected a number of copies or a null such as {hint}; got {null!r}."
-        )
-    return null  # type: ignore[return-value]
+    if isinstance(null, int | np.integer) and not isinstance(null, bool):
+        return replace(default, n=check_count("null", null))  # type: ignore[type-var]
+    check_kind("null", null, f"a number of copies or a null such as {hint}", *kinds)
+    return null  # type: ignore[no-any-return]
 
 
-def check_kind(name: str, value: Any, expected: str, *members: str) -> None:
-    """Refuses an object that lacks what is asked of it, and a class in place of its instance."""
-    if isinstance(value, type) or any(not hasattr(value, member) for member in members):
-        raise wrong_kind(name, value, expected)
+def check_kind(name: str, value: Any, expected: str, *kinds: type | str) -> None:
+    """Refuses what is of none of the kinds, or lacks a member; and a class for its instance."""
+    classes = tuple(kind for kind in kinds if isinstance(kind, type))
+    members = (kind for kind in kinds if isinstance(kind, str))
+    lacks = any(not hasattr(value, member) for member in members)
+    if isinstance(value, type) or lacks or (classes and not isinstance(value, classes)):
+        raise TypeError(f"{name}: expected {expected}; got {shown(value)}.")
 
 
-def wrong_kind(name: str, value: Any, expected: str) -> TypeError:
-    """The error of a value of another kind than expected, or of a class in place of its value."""
-    got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-    return TypeError(f"{name}: expected {expected}; got {got}.")
+def check_function(name: str, value: Any, expected: str) -> None:
+    """Refuses what cannot be called, and a class, which is called to make something else."""
+    if not callable(value) or isinstance(value, type):
+        raise TypeError(f"{name}: expected {expected}; got {shown(value)}.")
+
+
+def check_executor(executor: Any) -> None:
+    """Refuses what runs nothing; None is fine."""
+    if executor is not None:
+        check_kind("executor", executor, "a concurrent.futures.Executor, or None", "submit")
+
+
+def check_names(name: str, given: Any, count: int) -> tuple[str, ...]:
+    r"""So many different names, each in one line, or refuses.
+
+    Example:
+        >>> check_names("names", ["mu", "a\nb"], 2)
+        ('mu', 'a b')
+    """
+    each = (given,) if isinstance(given, str) else given
+    if not isinstance(each, Iterable) or isinstance(each, type | bytes | Tensor):
+        raise TypeError(f"{name}: expected {count} names; got {shown(given)}.")
+    names = tuple(" ".join(str(one).split()) for one in each)
+    if len(names) != count or len(set(names)) < count or not all(names):
+        raise ValueError(f"{name}: expected {count} different names; got {names!r}.")
+    return names
+
+
+def shown(value: Any) -> str:
+    """The kind of a value that is not what it should be.
+
+    Example:
+        >>> shown("a"), shown(list)
+        ('str', 'the class list')
+    """
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def said(problem: BaseException) -> str:
@@ -447,7 +557,7 @@ _ONE_AT_A_TIME = threading.RLock()
 @contextmanager
 def isolated(generator: torch.Generator) -> Iterator[None]:
     """Seeds the global generators, which code of others reads, and restores them afterwards."""
-    seed = int(torch.randint(2**31, (), generator=generator))
+    seed = int(cpu.randint(2**31, (), generator=generator))
     with _ONE_AT_A_TIME, torch.random.fork_rng():
         numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
         torch.manual_seed(seed)
@@ -458,6 +568,35 @@ def isolated(generator: torch.Generator) -> Iterator[None]:
         finally:
             np.random.set_state(numpy_state)  # noqa: NPY002
             random.setstate(python_state)
+
+
+def foreign(
+    name: str, function: Callable[..., Any], *given: Any, generator: torch.Generator | None = None
+) -> Tensor:
+    """What code of others makes of copies, which it may change: a tensor of our own.
+
+    Global generators are seeded meanwhile, by the name if no generator is given.
+
+    Example:
+        >>> x = torch.zeros(2)
+        >>> foreign("embed", lambda x: x.add_(1).tolist(), x), x
+        (tensor([1., 1.], dtype=torch.float64), tensor([0., 0.]))
+    """
+    with torch.no_grad(), isolated(stream(0, name) if generator is None else generator):
+        try:
+            found = function(*map(_copied, given))
+        except Exception as error:
+            raise ValueError(
+                f"{name}: expected what can be called here; got {said(error)}."
+            ) from error
+    return as_tensors({name: found})[name]
+
+
+def _copied(given: Any) -> Any:
+    """The same numbers in memory of their own."""
+    if isinstance(given, Mapping):
+        return {name: _copied(part) for name, part in given.items()}
+    return given.clone() if isinstance(given, Tensor) else given
 
 
 @contextmanager

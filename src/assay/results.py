@@ -22,7 +22,8 @@ import scipy.special
 import torch
 
 from . import __version__
-from .samples.neighbourhoods import Support
+from ._core import shown
+from .samples.neighbourhoods import Support, read_only
 
 # Rows of a table that are printed; the others are counted.
 MOST_ROWS = 20
@@ -181,14 +182,35 @@ def clopper_pearson(share: np.ndarray, n: int | np.ndarray, alpha: float = 0.05)
 
 
 class Frozen:
-    """A dataclass with arrays of its own, which cannot be written."""
+    """A dataclass with arrays and settings of its own, which cannot be written."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray | np.generic):
-                own = np.array(value)
-                own.setflags(write=False)
-                object.__setattr__(self, name, own)
+                object.__setattr__(self, name, read_only(value))
+            elif isinstance(value, dict):
+                object.__setattr__(self, name, Settings(value))
+
+
+class Settings(dict[str, Any]):
+    """What made a result: a dict that is read, and not written.
+
+    Example:
+        >>> Settings(n=100)["n"]
+        100
+    """
+
+    def _refuse(self, *given: Any, **more: Any) -> Any:
+        raise TypeError(
+            "settings: expected to be read, since they say what made the result; got a change. "
+            "Take dict(result.settings)."
+        )
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> Any:
+        return type(self), (dict(self),)
 
 
 class Readable(Frozen, ABC):
@@ -561,6 +583,8 @@ def position(labels: Sequence[str], which: int | str) -> int:
         if which not in labels:
             raise KeyError(f"expected one of {', '.join(labels)}; got {which!r}")
         return list(labels).index(which)
+    if isinstance(which, bool) or not isinstance(which, int | np.integer):
+        raise TypeError(f"which: expected the number or the name of a row; got {shown(which)}.")
     if not -len(labels) <= which < len(labels):
         raise IndexError(f"result: expected one of {len(labels)} rows; got {which}.")
     return range(len(labels))[which]

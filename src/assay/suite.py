@@ -34,7 +34,10 @@ from ._core import (
     Stages,
     check_count,
     check_kind,
+    check_names,
     check_number,
+    cpu,
+    own_terms,
     seed_of,
     stream,
 )
@@ -126,11 +129,9 @@ class Suite:
         for name, fewest in least.items():
             object.__setattr__(self, name, check_count(name, getattr(self, name), fewest))
         check_number("relevant", self.relevant)
-        if not isinstance(self.classifier, Classifier | None):
-            raise TypeError(
-                "classifier: expected a classifier such as MLP(), or None; got "
-                f"{self.classifier!r}."
-            )
+        if self.classifier is not None:
+            expected = "a classifier such as MLP(), or None"
+            check_kind("classifier", self.classifier, expected, Classifier)
         if (1 + self.null) * self.alpha < 1 - 1e-9:
             raise ValueError(
                 f"null: expected at least {int(np.ceil(1 / self.alpha)) - 1} for level "
@@ -167,6 +168,7 @@ class Check(Verdict):
         return summary(self, which)
 
 
+@own_terms()
 def check(
     posterior: Any,
     theta: Any = None,
@@ -224,12 +226,14 @@ def check(
         "Near x_o (nearest 20 %), q's sd of mu is 0... times the true sd (at x_o, ..."
     """
     suite = Suite() if suite is None else suite
-    check_kind("suite", suite, "a Suite()", "alpha", "classifier")
+    check_kind("suite", suite, "a Suite()", Suite)
     seed, start = seed_of(seed), time.perf_counter()
     with Stages("checking", _shares(suite)) as bar:
         bar.enter("drawing")
         source = _simulations(simulator, prior, simulations, executor, resume)
-        how = _How(suite, embed, seed, source, Drawing() if drawing is None else drawing)
+        drawing = Drawing() if drawing is None else drawing
+        check_kind("drawing", drawing, "a Drawing(), or None", Drawing)
+        how = _How(suite, embed, seed, source, drawing)
         given = _given(posterior, theta, x, x_o, how)
         words = _words(given, names, labels)
         parts = _Run(given, suite, seed, bar).parts(words[0])
@@ -443,7 +447,7 @@ def _proved(flow: Flow, sets: Calibration, draws: Draws, seed: int) -> Base:
     theta, near = sets.members[:, 1:], sets.near(observation, NEAR)
     everywhere = torch.ones_like(near[:1])
     check_sets(flow, latents.base, theta, sets.x, torch.cat([everywhere, near]))
-    each = torch.eye(len(observation.x), dtype=torch.bool)
+    each = cpu.eye(len(observation.x), dtype=torch.bool)
     check_sets(flow, latents.base, cast(Tensor, draws.theta).to(theta), observation.x, each)
     return latents.base
 
@@ -460,7 +464,7 @@ def _pairs(theta: Any, x: Any, embed: Embed | None) -> Joint:
 
 def _rows(n: int, most: int, seed: int) -> np.ndarray:
     """At most so many of n rows, at random, in their order."""
-    return np.sort(torch.randperm(n, generator=stream(seed, "rows"))[:most].numpy())
+    return np.sort(cpu.randperm(n, generator=stream(seed, "rows"))[:most].numpy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -633,7 +637,9 @@ def _words(
     kind = "theta" if given.local.named else "latent"
     known = given.local.names if given.local.named else None
     return (
-        _named("names", names or known, m, tuple(f"{kind}[{j}]" for j in range(m))),
+        _named(
+            "names", known if names is None else names, m, tuple(f"{kind}[{j}]" for j in range(m))
+        ),
         _named("labels", labels, o, tuple(f"x_o[{i}]" for i in range(o)) if o > 1 else ("x_o",)),
     )
 
@@ -641,14 +647,7 @@ def _words(
 def _named(
     argument: str, given: Sequence[str] | None, count: int, default: tuple[str, ...]
 ) -> tuple[str, ...]:
-    if given is None:
-        return default
-    each = (given,) if isinstance(given, str) else given
-    # A name stands in one line.
-    unique = tuple(" ".join(str(name).split()) for name in each)
-    if len(unique) != count or len(set(unique)) < count:
-        raise ValueError(f"{argument}: expected {count} different names; got {unique!r}.")
-    return unique
+    return default if given is None else check_names(argument, given, count)
 
 
 def _call(posterior: Any, suite: Suite, seed: int, source: Simulations | None) -> str:

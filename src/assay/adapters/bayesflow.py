@@ -52,7 +52,8 @@ class BayesFlowPosterior(Posterior):
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, d)."""
         draws = self._drawn(x, n, fresh_key())
-        return torch.cat([torch.as_tensor(draws[v]).reshape(len(x), n, -1) for v in draws], 2)
+        parts = (torch.as_tensor(part, device="cpu") for part in draws.values())
+        return torch.cat([part.reshape(len(x), n, -1) for part in parts], 2)
 
     def _drawn(self, x: Tensor, n: int, key: int) -> dict[str, np.ndarray]:
         given = self._conditions(x)
@@ -62,7 +63,8 @@ class BayesFlowPosterior(Posterior):
 
     def _conditions(self, x: Any) -> dict[str, np.ndarray]:
         parts = x if isinstance(x, dict) else self.conditions.unpack(x)
-        return {name: np.asarray(torch.as_tensor(part).float()) for name, part in parts.items()}
+        arrays = {name: torch.as_tensor(part, device="cpu") for name, part in parts.items()}
+        return {name: np.asarray(array.float()) for name, array in arrays.items()}
 
     @property
     def flow(self) -> Flow | None:
@@ -86,7 +88,7 @@ class BayesFlowPosterior(Posterior):
         )
         seen = self._prepared(given)
         z = a.inference_network(y, conditions=seen, inverse=False, density=False)
-        return torch.as_tensor(np.array(z))
+        return torch.from_numpy(np.array(z))
 
     @property
     def embed(self) -> Embed | None:
@@ -94,7 +96,7 @@ class BayesFlowPosterior(Posterior):
         return None if self.approximator.summary_network is None else self._seen
 
     def _seen(self, x: Any) -> Tensor:
-        return torch.as_tensor(np.array(self._prepared(self._conditions(x)))).flatten(1)
+        return torch.from_numpy(np.array(self._prepared(self._conditions(x)))).flatten(1)
 
     def _prepared(self, given: dict[str, np.ndarray]) -> Any:
         """What the network is given of conditions, through the summary network if there is one."""

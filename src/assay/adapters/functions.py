@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import as_tensors, isolated, said, stream, time_limit
+from .._core import as_tensors, cpu, isolated, said, stream, time_limit
 from ..samples.posterior import LIMIT, Flow, Posterior, is_flow
 from ..samples.tables import Layout, Table, as_table
 from . import draws_of
@@ -136,7 +136,7 @@ def _tried(
     problems: dict[str, str] = {}
     for reads, way, i in product(_readings(layout), WAYS, range(TRIES)):
         q = FunctionPosterior(function, way, reads, owner)
-        at = x[(i + torch.arange(min(way.rows, TRIED_X))) % len(x)]
+        at = x[(i + cpu.arange(min(way.rows, TRIED_X))) % len(x)]
         try:
             first, again = (_trial(q, at) for _ in range(2))
         except Exception as problem:

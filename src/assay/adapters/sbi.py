@@ -25,6 +25,7 @@ from sbi.neural_nets.estimators import ConditionalDensityEstimator, NFlowsFlow, 
 from sbi.utils.sbiutils import within_support
 from torch import Tensor
 
+from .._core import cpu
 from ..samples.posterior import (
     Base,
     Coordinates,
@@ -171,7 +172,7 @@ class SbiPosterior(Posterior):
         """Whether draws outside of the prior are left out, and the prior has an outside."""
         if self.network is None:
             return False
-        corners = FAR * torch.tensor([[-1.0], [1.0]]).expand(-1, self.network.m)
+        corners = FAR * cpu.tensor([[-1.0], [1.0]]).expand(-1, self.network.m)
         return not bool(within_support(self.posterior.prior, corners).all())
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import wrong_kind
+from .._core import check_kind
 from ..nulls.copies import Copies
 from ..nulls.exchange import Exchange, GlobalNull
 from ..samples.calibration import Calibration
@@ -111,9 +111,8 @@ class ClosedForm(Classifier):
 def as_classifier(classifier: Any, default: Classifier) -> Classifier:
     """A classifier as it is, the default one if None, or refuses."""
     classifier = default if classifier is None else classifier
-    if not isinstance(classifier, Classifier):
-        raise wrong_kind("classifier", classifier, "a classifier such as MLP()")
-    return classifier
+    check_kind("classifier", classifier, "a classifier such as MLP()", Classifier)
+    return classifier  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .._core import check_number
+from .._core import check_number, foreign
 from ..nulls.copies import Copies
 from ..samples.neighbourhoods import spread
 from .base import Classifier, ClosedForm, Scores
@@ -200,7 +200,7 @@ class Ratio(Scores):
 
 def _density(name: str, bayes: Bayes, rows: Tensor) -> Tensor:
     """Values (b,) of a log-density of any kind, in double precision."""
-    values = torch.as_tensor(getattr(bayes, name)(rows)).to(rows.device).double()
+    values = foreign(name, getattr(bayes, name), rows).to(rows.device).double()
     if values.shape != rows.shape[:1]:
         raise ValueError(
             f"{name}: expected a function that maps rows {tuple(rows.shape)} to "

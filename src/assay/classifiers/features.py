@@ -27,7 +27,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from .._core import check_count, check_kind, check_number, stream
+from .._core import check_count, check_kind, check_number, cpu, stream
 from ..nulls.copies import Copies, Feature
 from ..samples.neighbourhoods import middle, spread
 from .base import Scaling
@@ -96,7 +96,7 @@ class Whitened(Coordinates):
         centred = torch.where(still, 0, centred / scale)
         covariance = centred.mT @ centred / members.shape[1]
         # A little more than the identity's rounding error, for draws on a line.
-        jitter = 1e-4 * torch.eye(members.shape[2]).to(members)
+        jitter = 1e-4 * cpu.eye(members.shape[2]).to(members)
         factor = torch.linalg.cholesky(covariance + jitter)
         white: Tensor = torch.linalg.solve_triangular(factor, centred.mT, upper=False)
         return white.mT
@@ -193,7 +193,8 @@ def _factors(order: int, m: int, size: int) -> Tensor:
     indices = combinations_with_replacement(range(m), order) if every else _some(order, m, size)
     powers = [[k * m + j for j, k in Counter(index).items()] for index in indices]
     # The power of no latent is one.
-    return torch.tensor([row + [0] * (order - len(row)) for row in powers]).mT.contiguous()
+    table = [row + [0] * (order - len(row)) for row in powers]
+    return cpu.tensor(table, dtype=torch.int64).mT.contiguous()
 
 
 def _products(single: list[Tensor], factors: Tensor) -> Tensor:
@@ -215,7 +216,7 @@ def _some(order: int, m: int, size: int) -> Iterable[tuple[int, ...]]:
     """So many different products of latents: powers of each alone, and others by chance."""
     generator, kept = stream(0, "products", order, m), {(j,) * order: None for j in range(m)}
     while len(kept) < size:
-        drawn = torch.randint(m, (size, order), generator=generator).sort(1).values
+        drawn = cpu.randint(m, (size, order), generator=generator).sort(1).values
         kept |= dict.fromkeys(map(tuple, drawn.tolist()))
     return list(kept)[:size]
 
@@ -264,7 +265,7 @@ class Fourier:
 
     def _frequencies(self, m: int) -> Tensor:
         scale = self.bandwidth / math.sqrt(m)
-        return scale * torch.randn(self.n, m, generator=stream(0, "frequencies", self.n, m))
+        return scale * cpu.randn(self.n, m, generator=stream(0, "frequencies", self.n, m))
 
 
 BANKS: tuple[Latent, ...] = (
@@ -401,8 +402,8 @@ class Within:
 def waves(n: int, length: float, width: int, *key: int | str) -> tuple[Tensor, Tensor]:
     """Frequencies (width, n) of typical length, and phases (n,); the same whenever asked."""
     generator = stream(0, "waves", n, width, *key)
-    frequencies = torch.randn(width, n, generator=generator) * length / math.sqrt(max(1, width))
-    return frequencies, 2 * math.pi * torch.rand(n, generator=generator)
+    frequencies = cpu.randn(width, n, generator=generator) * length / math.sqrt(max(1, width))
+    return frequencies, 2 * math.pi * cpu.rand(n, generator=generator)
 
 
 class Bank(Protocol):

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core import check_count, check_number, progress, seed_of, spread_over, stream
+from .._core import check_count, check_number, cpu, progress, seed_of, spread_over, stream
 from ..nulls.copies import Copies
 from .base import Classifier, Scaling, Scores
 
@@ -169,7 +169,7 @@ def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: Any) -
     size = _even(batches, GPU_BLOCK) if x.is_cuda else BLOCK
     done = 0
     for epoch in range(recipe.epochs):
-        order = torch.randperm(len(x), generator=stream(seed, "order", epoch)).to(x.device)
+        order = cpu.randperm(len(x), generator=stream(seed, "order", epoch)).to(x.device)
         for block in order[: batches * sets].split(size * sets):
             members, labels = copies.batch(block, epoch)
             context = x[block][:, None].expand(*members.shape[:3], -1)
@@ -247,7 +247,7 @@ def _scales(recipe: MLP, steps: int) -> Tensor:
         (1 - r * recipe.decay, r / (1 - FIRST**t), (1 - SECOND**t) ** -0.5)
         for t, r in enumerate((recipe.rate * rate for rate in _cycle(steps)), 1)
     ]
-    return torch.tensor(table)
+    return cpu.tensor(table)
 
 
 def _cycle(steps: int) -> list[float]:
@@ -264,7 +264,8 @@ def _weighed(
     """Inputs, labels and loss weights of a block; both classes weigh the same in each batch."""
     share = 0.5 * (1 + odds) / rows
     labels = labels.flatten(1)
-    return inputs, labels.to(inputs), torch.where(labels, share, share / odds)
+    weights = (inputs.new_tensor(part) for part in (share, share / odds))
+    return inputs, labels.to(inputs), torch.where(labels, *weights)
 
 
 class _Stack:
@@ -356,12 +357,12 @@ def _initial(widths: tuple[int, ...], padded: tuple[int, ...], seed: int) -> Ten
     Padding is zero, and stays so: a unit without weights has no gradient.
     """
     generator = stream(seed, "weights")
-    weights = torch.zeros(sum((i + 1) * o for i, o in pairwise(padded)))
+    weights = cpu.zeros(sum((i + 1) * o for i, o in pairwise(padded)))
     for (fan_in, fan_out), (weight, bias) in zip(
         pairwise(widths), _pairs(_tensors(weights[None], padded)), strict=True
     ):
         for tensor, rows in ((weight, fan_in), (bias, 1)):
-            uniform = 2 * torch.rand(rows, fan_out, generator=generator) - 1
+            uniform = 2 * cpu.rand(rows, fan_out, generator=generator) - 1
             tensor[0, :rows, :fan_out] = uniform / math.sqrt(fan_in)
     return weights
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import over, progress, seed_of, stream
+from .._core import check_executor, check_kind, over, progress, seed_of, stream
 from ..nulls.copies import Copies
 from .base import Classifier, Scores
 
@@ -41,11 +41,9 @@ class Sklearn(Classifier):
     executor: Executor | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.estimator, type) or not hasattr(self.estimator, "predict_proba"):
-            raise TypeError(
-                "estimator: expected an instance of a scikit-learn classifier with "
-                f"predict_proba; got {self.estimator!r}."
-            )
+        expected = "an instance of a scikit-learn classifier with predict_proba"
+        check_kind("estimator", self.estimator, expected, "predict_proba", "get_params")
+        check_executor(self.executor)
 
     def fit(self, copies: Copies, seed: int) -> "Estimators":
         """Fits one clone for each copy."""
@@ -76,9 +74,9 @@ class Estimators(Scores):
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
         o, s, _ = theta.shape
         rows = torch.cat([theta, x[:, None].expand(-1, s, -1)], -1).flatten(0, 1).double().cpu()
-        seen = np.stack(
-            [estimator.predict_proba(rows.numpy())[:, 1] for estimator in self.estimators]
-        )
+        # A copy for each: some change what they are given.
+        fits, table = self.estimators, rows.numpy()
+        seen = np.stack([fit.predict_proba(table.copy())[:, 1] for fit in fits])
         # From the odds of the training rows to even odds.
         even = self.odds * seen / (self.odds * seen + 1 - seen)
         return torch.from_numpy(even).reshape(-1, o, s).swapaxes(0, 1).to(theta)

@@ -14,7 +14,7 @@ import torch
 import zuko
 
 from .. import plots
-from .._core import isolated, progress, stream
+from .._core import cpu, isolated, progress, stream
 from ..adapters.zuko import ZukoFlow
 from ..results import LC2STResult, wrapped
 from ..suite import Check, check
@@ -68,7 +68,7 @@ def demo(epochs: int = 30, simulations: int = 50_000, seed: int = 0) -> Demo:
     flow, task = ZukoFlow(_train(epochs, simulations, seed)), TwoMoons()
     generator = stream(seed, "calibration")
     pairs = task.joint(PAIRS, generator)
-    x_o = torch.tensor(list(OBSERVATIONS.values()))
+    x_o = cpu.tensor(list(OBSERVATIONS.values()))
     labels = tuple(OBSERVATIONS)
     result = check(flow, *pairs, x_o, names=task.parameters, labels=labels, seed=seed)
     assert result.classifier is not None
@@ -91,7 +91,7 @@ def _train(epochs: int, simulations: int, seed: int) -> zuko.flows.NSF:
     optimizer = torch.optim.AdamW(flow.parameters(), lr=RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, epochs * batches)
     for _ in progress(range(epochs), "training the flow", unit="epoch"):
-        order = torch.randperm(len(x), generator=generator)
+        order = cpu.randperm(len(x), generator=generator)
         for rows in order[: batches * batch].split(batch):
             optimizer.zero_grad()
             (-flow(x[rows]).log_prob(theta[rows]).mean()).backward()

@@ -146,7 +146,7 @@ class LC2ST(theirs.LC2ST):  # type: ignore[misc]
         if self.num_folds == 1:
             return [copies]
         folds = theirs.KFold(self.num_folds, shuffle=True, random_state=self.seed)
-        return [copies.subset(torch.as_tensor(kept)) for kept, _ in folds.split(copies.x)]
+        return [copies.subset(torch.from_numpy(kept)) for kept, _ in folds.split(copies.x)]
 
     def _stack(self, copies: Sets) -> list[Network]:
         """Networks of all copies, trained together."""

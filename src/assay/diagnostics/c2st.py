@@ -27,7 +27,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import Seed, as_null, as_tensors, check_finite, check_kind, mix_seed, seed_of, stream
+from .._core import (
+    Seed,
+    as_null,
+    as_tensors,
+    check_finite,
+    check_kind,
+    cpu,
+    mix_seed,
+    own_terms,
+    seed_of,
+    stream,
+)
 from ..classifiers.base import Classifier, as_classifier
 from ..classifiers.mlp import MLP
 from ..nulls.exchange import Exchange, LabelCopies
@@ -130,6 +141,7 @@ class Splitter(Protocol):
         """Sets to train on and sets to judge on, in turn; sets come in random order."""
 
 
+@own_terms()
 def c2st(
     p: Any,
     q: Any,
@@ -200,7 +212,7 @@ def _parts(evaluation: Splitter, sets: int) -> list[tuple[Tensor, Tensor]]:
     """Sets to train on and sets to judge on, in turn."""
     try:
         parts = list(evaluation.split(np.empty((sets, 0))))
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(
             f"evaluation: expected one that splits {sets} sets; got {evaluation!r}: {error}"
         ) from error
@@ -371,7 +383,7 @@ def _shuffled(array: Tensor, seed: int, name: str) -> Tensor:
 
     Repeated rows tell one data set from another so little that chance must come from their order.
     """
-    order = torch.randperm(len(array), generator=stream(seed, "sets", name)).to(array.device)
+    order = cpu.randperm(len(array), generator=stream(seed, "sets", name)).to(array.device)
     ordered = _sorted(array)
     repeated = bool((ordered[1:] == ordered[:-1]).all(1).any())
     return (array if repeated else ordered)[order]

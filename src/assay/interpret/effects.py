@@ -22,7 +22,19 @@ import numpy as np
 import scipy.stats
 import torch
 
-from .._core import Seed, check_count, check_number, check_share, seed_of, stream
+from .._core import (
+    MOST,
+    Seed,
+    check_count,
+    check_names,
+    check_number,
+    check_share,
+    cpu,
+    own_terms,
+    seed_of,
+    shown,
+    stream,
+)
 from ..diagnostics.local.local_effects import Kind, LocalEffects, Sizes
 from ..diagnostics.local.moment_effects import Tail
 from ..diagnostics.local.moments import MomentsResult
@@ -296,6 +308,7 @@ class Effects(Readable):
         return draws if draws.reliable.all() else replace(draws, remark=_remark(draws))
 
 
+@own_terms()
 def effects(
     result: LC2STResult | MomentsResult,
     names: Sequence[str] | None = None,
@@ -322,15 +335,17 @@ def effects(
         >>> effects(moments(narrow)(Draws(torch.zeros(2)))).sentence
         "Near x_o (nearest 20 %), q's sd of latent[0] is 0.71 times the true sd (at x_o, ..."
     """
+    size = None if size is None else check_count("size", size, -MOST)
+    exponent = check_number("exponent", exponent, strict=False)
+    alpha = check_share("alpha", alpha)
     if isinstance(result, MomentsResult) and result.effects is not None:
         said = (result.hypothesis, dict(result.settings))
-        return effects_of(result.effects, names, size, check_share("alpha", alpha), *said)
+        return effects_of(result.effects, names, size, alpha, *said)
     if not isinstance(result, LC2STResult):
         raise TypeError(
-            "result: expected what lc2st or moments found at an observation; got "
-            f"{type(result).__name__}."
+            f"result: expected what lc2st or moments found at an observation; got {shown(result)}."
         )
-    return _from_ratio(result, names, check_number("exponent", exponent, strict=False))
+    return _from_ratio(result, names, exponent)
 
 
 def _from_ratio(result: LC2STResult, names: Sequence[str] | None, exponent: float) -> Effects:
@@ -439,9 +454,7 @@ def _estimate(
 def _names(names: Sequence[str] | None, m: int, kind: str) -> tuple[str, ...]:
     if names is None:
         return tuple(f"{kind}[{j}]" for j in range(m))
-    if len(names) != m:
-        raise ValueError(f"names: expected {m} names, one for each parameter; got {names!r}.")
-    return tuple(str(name) for name in names)
+    return check_names("names", names, m)
 
 
 def _joined(parts: list[Any], *, many: bool) -> Any:
@@ -536,10 +549,10 @@ def _percent(share: float, low: float, high: float) -> str:
 def _resampled(weights: np.ndarray, n: int, seed: int, which: int) -> np.ndarray:
     """Indices (n,) of draws, each about n w / s times, in random order (Kitagawa 1996)."""
     generator = stream(seed, "reweighted", which)
-    start = float(torch.rand((), generator=generator, dtype=torch.double))
+    start = float(cpu.rand((), generator=generator, dtype=torch.double))
     edges = np.cumsum(weights) / weights.sum()
     chosen = np.searchsorted(edges, (np.arange(n) + start) / n).clip(max=len(weights) - 1)
-    return np.asarray(chosen[torch.randperm(n, generator=generator).numpy()])
+    return np.asarray(chosen[cpu.randperm(n, generator=generator).numpy()])
 
 
 def _remark(draws: Reweighted) -> str:

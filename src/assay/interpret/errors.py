@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import check_count, stream
+from .._core import check_count, cpu, stream
 from ..classifiers.base import Scaling
 from ..classifiers.features import Conditional
 from ..samples.calibration import Calibration, Draws, Latents
@@ -122,7 +122,7 @@ class _OneCoordinate(Error):
 
     def __post_init__(self) -> None:
         if self.along is not None:
-            check_count("along", self.along, 0)
+            object.__setattr__(self, "along", check_count("along", self.along, 0))
 
     @property
     def name(self) -> str:
@@ -156,7 +156,7 @@ class _OneCoordinate(Error):
     def _chosen(self, m: int, generator: torch.Generator) -> Self:
         if self.along is not None:
             return self
-        return replace(self, along=int(torch.randint(m, (), generator=generator)))
+        return replace(self, along=int(cpu.randint(m, (), generator=generator)))
 
     def _changed(self, u: Tensor, size: float, by: Callable[[Tensor, float], Tensor]) -> Tensor:
         j, changed = self._column(u), u.clone()
@@ -215,6 +215,10 @@ class _Scaled(Error):
     along: int | None = None
     sizes: ClassVar[tuple[float, float]] = (0.01, 10.0)
     wide: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        if self.along is not None:
+            object.__setattr__(self, "along", check_count("along", self.along, 0))
 
     @property
     def any(self) -> Error:
@@ -504,7 +508,7 @@ class SetPlanter(Planter):
         """Who plays the truth in a repetition."""
         generator = stream(self.seed, "truth", repetition)
         n, r, _ = self.members.shape
-        who = torch.randint(r, (n, 1), generator=generator).to(self.members.device)
+        who = cpu.randint(r, (n, 1), generator=generator).to(self.members.device)
         rest = (torch.arange(r - 1, device=who.device) + who + 1) % r
         rows = torch.arange(n, device=who.device)[:, None]
         truth, others = self.members[rows[:, 0], who[:, 0]], self.members[rows, rest]
@@ -529,7 +533,7 @@ class SetPlanter(Planter):
         Around the mean of its own set a truth would be scaled by the very number that a test
         measures it by, and an error look too large.
         """
-        chance = torch.randn(centre.shape, generator=generator).to(centre)
+        chance = cpu.randn(centre.shape, generator=generator).to(centre)
         drawn: Tensor = centre + scale * (self._unknown / self.members.shape[1]).sqrt() * chance
         return drawn
 

@@ -27,14 +27,14 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from .._core import Seed, as_null, check_count, check_kind, seed_of, stream
+from .._core import Seed, as_null, check_count, cpu, own_terms, seed_of, stream
 from ..classifiers.base import Classifier, as_classifier
 from ..classifiers.mlp import MLP
 from ..diagnostics.c2st import auc as area
 from ..nulls.copies import Copies
 from ..nulls.exchange import Exchange, GlobalNull, LabelCopies, LocalExchange, Null, global_null
 from ..results import Readable, clopper_pearson, versions, wrapped
-from ..samples.calibration import FEWEST_ROWS, Calibration
+from ..samples.calibration import FEWEST_ROWS, Calibration, check_calibration
 
 # Probabilities are kept this far from 0 and 1, where a log-loss would be infinite.
 NARROWEST = 1e-6
@@ -80,6 +80,7 @@ class Roc(NamedTuple):
     truths: np.ndarray
 
 
+@own_terms()
 def health(
     calibration: Calibration,
     classifier: Classifier | None = None,
@@ -109,7 +110,7 @@ def health(
         >>> report.agreement  # nothing is left to chance
         (1.0, 0.0)
     """
-    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    check_calibration(calibration)
     classifier = as_classifier(classifier, MLP())
     seed, calibration = seed_of(seed), calibration.sorted()
     made = _global(null, calibration, classifier)
@@ -333,7 +334,7 @@ def x_alone(
     train on and e sets to judge on, for which probabilities and truths (e, r) come out.
     """
     n, r, _ = copies.members.shape
-    order = torch.randperm(n * r, generator=stream(seed, "shuffled")).to(copies.x.device)
+    order = cpu.randperm(n * r, generator=stream(seed, "shuffled")).to(copies.x.device)
     shuffled = copies.members.flatten(0, 1)[order].unflatten(0, (n, r))
     copies = replace(copies[:1], members=shuffled)
     trained, held = (copies.subset(rows.to(copies.x.device)) for rows in part)
@@ -357,7 +358,7 @@ def _parts(n: int, folds: int, seed: int) -> list[tuple[Tensor, Tensor]]:
             f"calibration: expected at least {folds * FEWEST_ROWS} pairs, {FEWEST_ROWS} for each "
             f"of {folds} folds; got {n}."
         )
-    order = torch.randperm(n, generator=stream(seed, "folds"))
+    order = cpu.randperm(n, generator=stream(seed, "folds"))
     held = [fold.sort().values for fold in order.tensor_split(folds)]
     others = (torch.cat([*held[:i], *held[i + 1 :]]).sort().values for i in range(folds))
     return list(zip(others, held, strict=True))

@@ -35,7 +35,10 @@ from torch import Tensor
 from .._core import (
     Seed,
     check_count,
-    check_number,
+    check_kind,
+    check_share,
+    cpu,
+    own_terms,
     progress,
     seed_of,
     spread_over,
@@ -157,7 +160,7 @@ class Closed(Replay):
         played, near = self.planter.played(repetition), self.form.near
         others = None if played.others is None else played.others[near]
         chance = stream(self.planter.seed, "nulls", repetition)
-        which = torch.randperm(self.form.null.shape[1], generator=chance)[: self.nulls]
+        which = cpu.randperm(self.form.null.shape[1], generator=chance)[: self.nulls]
         moved = (played.moved(error, size, self.planter.chance(repetition)) for size in sizes)
         statistics = self.form.statistics((truth[near] for truth in moved), others)
         return np.stack([pvalue(s, self.form.null[:, which]) for s in statistics])[..., None]
@@ -221,6 +224,7 @@ MOST_PLANTED, NEIGHBOURS = 32, 3
 SHAPE = (math.log(1.7), 0.4)
 
 
+@own_terms()
 def power(
     test: LocalTest,
     draws: Any,
@@ -272,13 +276,9 @@ class Planting:
         cls, test: LocalTest, draws: Any, seed: Seed, alpha: float = 0.05, target: float = 0.8
     ) -> "Planting":
         """From what :func:`power` takes; errors are planted at all observations."""
-        if not isinstance(test, LocalTest):
-            raise TypeError(
-                "test: expected a local test such as moments(calibration); got "
-                f"{type(test).__name__}."
-            )
+        check_kind("test", test, "a local test such as moments(calibration)", LocalTest)
         draws = Draws.of(draws)
-        if not 0 < check_number("alpha", alpha) < check_number("target", target) < 1:
+        if not check_share("alpha", alpha) < check_share("target", target):
             raise ValueError(
                 f"target: expected a probability above alpha and below 1; got {target} at {alpha}."
             )
@@ -342,11 +342,11 @@ class Spread:
         """Chooses them one after the other, each farthest from those before."""
         places = Robust.fit(observation.features)(observation.features).double()
         rows = [int((places - places.mean(0)).square().sum(1).argmin())]
-        apart = torch.full((len(places),), torch.inf).to(places)
+        apart = cpu.full((len(places),), torch.inf).to(places)
         while len(rows) < MOST_PLANTED:
             apart = torch.minimum(apart, (places - places[rows[-1]]).square().sum(1))
             rows.append(int(apart.argmax()))
-        chosen = torch.tensor(sorted(set(rows)))
+        chosen = cpu.tensor(sorted(set(rows)), dtype=torch.int64)
         nearest = torch.cdist(places, places[chosen]).topk(NEIGHBOURS, largest=False).indices
         return cls(observation.x, chosen, nearest.cpu().numpy())
 
@@ -442,7 +442,7 @@ class PowerResult(Readable):
 
     def __getitem__(self, name: str) -> PowerCurve:
         named = {curve.name: curve for curve in self.curves}
-        if name not in named:
+        if not isinstance(name, str) or name not in named:
             raise KeyError(f"expected one of {sorted(named)}; got {name!r}")
         return named[name]
 

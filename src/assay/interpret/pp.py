@@ -8,13 +8,14 @@ left of it regions where q has too little.
 
 import numpy as np
 
-from .._core import check_share
+from .._core import check_kind, check_share, own_terms
 from ..results import LC2STResult, PPCurve, envelope
 
 # Densest at 1/2, where the curves of a nearly blind classifier rise within a hair's breadth.
 GRID = 0.5 + 0.5 * np.linspace(-1, 1, 201) * np.abs(np.linspace(-1, 1, 201))
 
 
+@own_terms()
 def pp_curve(result: LC2STResult, alpha: float = 0.05) -> PPCurve:
     r"""The local PP-curve of a result, with pointwise and simultaneous null bands.
 
@@ -30,7 +31,8 @@ def pp_curve(result: LC2STResult, alpha: float = 0.05) -> PPCurve:
         Linhart et al. 2023, Algorithm 5; Myllymäki et al. 2017, *Global envelope tests for spatial
         processes*, for the directional-quantile envelope.
     """
-    check_share("alpha", alpha)
+    check_kind("result", result, "what lc2st found", LC2STResult)
+    alpha = check_share("alpha", alpha)
     if result.null_probabilities is None:
         raise ValueError(
             f"result: expected one whose nulls were fitted, such as that of lc2st; got one of "

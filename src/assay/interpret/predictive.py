@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import Seed, as_tensors, check_count, seed_of
+from .._core import Seed, as_tensors, check_count, check_finite, cpu, own_terms, seed_of
 from ..results import Adjustment, Holm, LocalResult, equals, versions
 from ..samples.calibration import features_of
 from ..samples.pairs import one_of
@@ -63,6 +63,7 @@ class PredictiveResult(LocalResult):
         )
 
 
+@own_terms()
 def predictive(
     theta_o: Any,
     simulator: Callable[[Any], Any],
@@ -92,7 +93,11 @@ def predictive(
         'x_o is unusual even for what the simulator makes of a draw of q there (p = 0.005; 199 ...'
     """
     seed, x = seed_of(seed), as_tensors({"x_o": x_o})["x_o"]
-    theta = one_of(as_tensors({"theta_o": theta_o})["theta_o"][None], seed)
+    (drawn,) = as_tensors({"theta_o": theta_o}).values()
+    if drawn.ndim != 2:
+        raise ValueError(f"theta_o: expected draws (s, m); got {tuple(drawn.shape)}.")
+    check_finite("theta_o", drawn)
+    theta = one_of(drawn[None], seed)
     form = form_of(simulator, lambda b, _: theta.repeat(b, 1), x, seed)
     made = Runner(simulator, form, seed).repeat("predictive", theta[0], check_count("n", n))
     found = among(made.x[None], theta, x[None], embed)
@@ -132,5 +137,5 @@ def _distances(features: Tensor) -> np.ndarray:
     z = z / torch.where(spread > 0, spread, 1)
     n, d = z.shape
     shrunk = d / (d + n)
-    covariance = (1 - shrunk) * z.mT @ z / n + shrunk * torch.eye(d).to(z)
+    covariance = (1 - shrunk) * z.mT @ z / n + shrunk * cpu.eye(d).to(z)
     return np.asarray((z * torch.linalg.solve(covariance, z.mT).mT).sum(1).sqrt().cpu())

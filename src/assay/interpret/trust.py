@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
-from .._core import Seed, check_number, over
+from .._core import Seed, check_executor, check_kind, check_number, cpu, over, own_terms
 from ..diagnostics.local.base import LocalTest
 from ..results import Frozen, LocalResult, Readable, joined, rows_of
 from ..samples.calibration import Draws
@@ -35,6 +34,7 @@ FEW = 0.2
 TOGETHER = 128
 
 
+@own_terms()
 def trust_map(
     test: LocalTest,
     draws: Any,
@@ -66,17 +66,15 @@ def trust_map(
         >>> trust_map(assay.moments(wrong), x_o).verdicts
         ('rejected', 'passed', 'outside')
     """
-    if not isinstance(test, LocalTest):
-        raise TypeError(
-            f"test: expected a local test such as moments(calibration); got {type(test).__name__}."
-        )
+    check_kind("test", test, "a local test such as moments(calibration)", LocalTest)
     check_number("relevant", relevant)
+    check_executor(executor)
     draws = Draws.of(draws)
     observation = test.calibration.observation(draws)
     if observation.single:
         raise ValueError("draws: expected many observations, with a leading axis; got one.")
     draws = draws.many(observation)
-    rows = torch.arange(len(observation.x)).split(TOGETHER)
+    rows = cpu.arange(len(observation.x)).split(TOGETHER)
     found = dict(over(executor, test.decided, (draws.subset(some) for some in rows)))
     result = joined([found[i] for i in range(len(rows))])
     planting = Planting.at_some(test, draws, seed, alpha)

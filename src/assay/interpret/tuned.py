@@ -11,21 +11,19 @@ normal,
 on average over x, errors, sizes and repetitions. The candidate with the largest is taken.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 import scipy.stats
-import torch
 from torch import Tensor
 
-from .._core import check_count, check_kind, check_number, progress, stream, without_progress
+from .._core import check_count, check_kind, check_number, cpu, progress, stream, without_progress
 from ..classifiers.base import Classifier, Scores
 from ..diagnostics.local.lc2st import lc2st
 from ..nulls.copies import Copies
 from ..nulls.exchange import GlobalNull, global_null
-from ..samples.calibration import Calibration, Draws, Latents
+from ..samples.calibration import Calibration, Draws, Latents, check_calibration
 from .errors import Error, Planter, Shift, Wide, checked_errors
 
 # Observations at which candidates are asked, as a share of all sets and at most.
@@ -71,12 +69,14 @@ class Tuned(Classifier):
     powers: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        given = self.candidates if isinstance(self.candidates, Sequence) else (self.candidates,)
+        given = (
+            self.candidates if isinstance(self.candidates, tuple | list) else (self.candidates,)
+        )
         if not given:
             raise ValueError("candidates: expected at least one classifier; got none.")
         for candidate in given:
             check_kind("candidates", candidate, "classifiers such as MLP()", "fit", "choose")
-        sizes = self.sizes if isinstance(self.sizes, Sequence) else (self.sizes,)
+        sizes = self.sizes if isinstance(self.sizes, tuple | list) else (self.sizes,)
         if not sizes:
             raise ValueError("sizes: expected at least one; got none.")
         checked = {
@@ -124,12 +124,12 @@ class Tuned(Classifier):
 
     def choose(self, calibration: Calibration) -> "Tuned":
         """The same with a choice for a calibration; who is the truth in it makes no difference."""
-        check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+        check_calibration(calibration)
         if self.powers is not None:
             return self
         planter = Planter.pooled(calibration.sorted(), self.seed)
         held = max(1, min(MOST_HELD, round(HELD * len(planter.calibration))))
-        order = torch.randperm(len(planter.calibration), generator=stream(self.seed, "held"))
+        order = cpu.randperm(len(planter.calibration), generator=stream(self.seed, "held"))
         draws, rest = planter.draws(order[:held], DRAWS), planter.subset(order[held:])
         bar = progress(self.candidates, "choosing", unit="classifier")
         return replace(self, powers=tuple(self._power(each, rest, draws) for each in bar))

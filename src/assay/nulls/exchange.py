@@ -24,8 +24,8 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from .._core import check_count, mix_seed, spread_over, stream
-from ..samples.calibration import Calibration, Latents
+from .._core import check_count, cpu, mix_seed, seed_of, spread_over, stream
+from ..samples.calibration import Calibration, Latents, check_calibration
 from ..samples.neighbourhoods import EVERYWHERE, GLOBAL, Distance, Nearest, Neighbourhood, spread
 from ..samples.posterior import Base, StandardNormal
 from .copies import Copies, Feature, Rows, Sums
@@ -86,6 +86,8 @@ class Exchange(GlobalNull):
         self, calibration: Calibration, seed: int, base_draws: int = BASE_DRAWS
     ) -> "LabelCopies":
         """The data, and n exchanges of it; in latent space with so many draws of the base."""
+        check_calibration(calibration)
+        seed = seed_of(seed)
         members, data = _members(calibration, seed, base_draws)
         truth, mixed = data.byte().argmax(1), _mixed(calibration, members, seed)
         turns = Turns.of(truth.to(members.device), data.shape[1], self.n, mixed)
@@ -284,7 +286,7 @@ class LabelCopies(Copies):
         step = max(16, ROOM // (r * max(feature.size for feature in features)))
         blocks = [self.subset(some) for some in torch.arange(n, device=self.x.device).split(step)]
         bags = [
-            block.turns.bags([torch.arange(len(block.x)).to(block.x.device)]) for block in blocks
+            block.turns.bags([cpu.arange(len(block.x)).to(block.x.device)]) for block in blocks
         ]
         # The truth less the mean of its set is the k-th part of k + 1 of its contrast; where it is
         # the draw of q that stands alone, the contrast is the other way round.
@@ -371,7 +373,7 @@ class BaseCopies(Copies):
 
     @cached_property
     def _roles(self) -> Tensor:
-        return torch.tensor([False, True], device=self.truths.device)
+        return torch.tensor([False, True], dtype=torch.bool, device=self.truths.device)
 
     @cached_property
     def _latest(self) -> dict[int, Tensor]:
@@ -403,7 +405,7 @@ def _members(
     # classifier that minds the order of rows would treat the data and its nulls differently.
     members = calibration.sets(base_draws, stream(calibration.own_seed(seed), "base"))
     n, r, m = members.shape
-    places = torch.rand(n, r, generator=stream(calibration.own_seed(seed), "places")).argsort(1)
+    places = cpu.rand(n, r, generator=stream(calibration.own_seed(seed), "places")).argsort(1)
     index = places.to(members.device)[..., None].expand(-1, -1, m)
     return members.gather(1, index), places == 0
 

@@ -20,7 +20,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from .._core import stream
+from .._core import cpu, stream
 
 # Turns of all groups together, about, and the fewest and the most groups.
 TURNS, FEWEST, MOST = 2**11, 128, 512
@@ -69,8 +69,8 @@ class Turns(Labels):
         """Random groups, and turns of them, for places (n,) of the truth."""
         n = len(truth)
         g = min(n, max(FEWEST, min(MOST, TURNS // r)))
-        group = torch.randperm(n, generator=stream(seed, "groups")) % g
-        by = torch.randint(r, (copies, g), generator=stream(seed, "turns"))
+        group = cpu.randperm(n, generator=stream(seed, "groups")) % g
+        by = cpu.randint(r, (copies, g), generator=stream(seed, "turns"))
         by = torch.cat([torch.zeros_like(by[:1]), by])
         return cls(truth, group.to(truth.device), by.to(truth.device), r)
 
@@ -80,7 +80,7 @@ class Turns(Labels):
 
     def copies(self, which: range) -> Tensor:
         """The same in several copies, with shape (c, n, r)."""
-        labels: Tensor = self.played(which)[..., None] == torch.arange(self.r).to(self.truth)
+        labels: Tensor = self.played(which)[..., None] == cpu.arange(self.r).to(self.truth)
         return labels
 
     def subset(self, rows: Tensor) -> Self:
@@ -242,7 +242,7 @@ class Permuted(Labels):
         """Whether members play the truth in copy h, with shape (n, r)."""
         labels = self.data
         if h:
-            order = torch.randperm(labels.numel(), generator=stream(self.seed, "null", h))
+            order = cpu.randperm(labels.numel(), generator=stream(self.seed, "null", h))
             labels = labels.flatten()[order.to(labels.device)].reshape(labels.shape)
         if self.near is not None:
             labels = torch.where(self.near[:, None], labels, self.data)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from .._core import check_kind
 from ..results import holm
 from ._canvas import (
     CURVE,
@@ -43,6 +44,7 @@ def coverage(result: Covered, ax: Axes | None = None, alpha: float = 0.05) -> Ax
     Pearson for regions and of the bootstrap for TARP; around zero the band that holds a whole
     curve if q is right.
     """
+    check_kind("result", result, "that of coverage or tarp", "positions", "curve")
     curve = result.curve(alpha)
     ax = axes(ax, 2.7, rows_of(result.names, 3))
     band = (curve.null_lower - curve.levels, curve.null_upper - curve.levels)
@@ -64,6 +66,7 @@ def rank_histogram(
     that it is too high. The first quantity is drawn if none is named. Bins hold whole ranks; some
     hold one more than others, so that bars are shown over what is expected in their bin.
     """
+    check_kind("result", result, "that of sbc", "ranks", "ecdf")
     j, bins, ax = _index(result.names, quantity), result.histogram(alpha), axes(ax, 2.5, 1)
     band, edges = (bins.lower / bins.expected, bins.upper / bins.expected), bins.edges
     shape: dict[str, Any] = {"label": f"{percent(alpha)} null, all bars", "fill": True, "lw": 0}
@@ -78,6 +81,7 @@ def rank_histogram(
 
 def rank_ecdf(result: SBCResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
     """Draws the distribution functions of all ranks, with a simultaneous null band."""
+    check_kind("result", result, "that of sbc", "ranks", "ecdf")
     ax, curve = axes(ax, 3.65, rows_of(result.names, 2)), result.ecdf(alpha)
     _null_band(ax, curve.levels, (curve.lower, curve.upper), alpha)
     diagonal(ax, "if q = p")
@@ -92,6 +96,7 @@ def rank_difference(result: SBCResult, ax: Axes | None = None, alpha: float = 0.
     Above zero on the left and below it on the right, q is overconfident; the other way round,
     conservative; above zero throughout, too high.
     """
+    check_kind("result", result, "that of sbc", "ranks", "ecdf")
     curve = result.ecdf(alpha)
     ax = axes(ax, 2.7, rows_of(result.names, 2))
     _null_band(ax, curve.levels, (curve.difference_lower, curve.difference_upper), alpha)
@@ -128,6 +133,6 @@ def _intervals(ax: Axes, curve: CoverageCurve) -> None:
 
 def _index(names: Sequence[str], quantity: str | None) -> int:
     """The place of a quantity among the names; the first if None."""
-    if quantity is not None and quantity not in names:
+    if quantity is not None and (not isinstance(quantity, str) or quantity not in names):
         raise ValueError(f"quantity: expected one of {', '.join(names)}; got {quantity!r}.")
     return 0 if quantity is None else names.index(quantity)

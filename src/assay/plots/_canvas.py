@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.mathtext import MathTextParser
 
+from .._core import check_kind
 from ._shapes import farthest
 
 # The width of one column of a journal, in inches, and the sizes of words in it, in points.
@@ -39,6 +40,7 @@ def axes(ax: Axes | None, height: float, lines: int = 0) -> Axes:
     A new figure has a height in inches, and is higher by the lines of the legend above it.
     """
     if ax is not None:
+        check_kind("ax", ax, "matplotlib's Axes", Axes)
         return ax
     new = plt.subplots(figsize=(WIDTH, height + LINE * lines), layout="constrained")[1]
     new.locator_params(nbins=6)
@@ -51,10 +53,12 @@ def panels(ax: Any, count: int, height: float, across: int) -> np.ndarray:
     A row of new ones has a height in inches; two have one column's width, more have two.
     """
     if ax is not None:
-        given = np.ravel(np.array(ax, dtype=object))
+        given = list(ax) if isinstance(ax, list | tuple) else list(np.ravel(ax))
         if len(given) != count:
             raise ValueError(f"ax: expected {count} axes, one for each panel; got {len(given)}.")
-        return given
+        for each in given:
+            check_kind("ax", each, "matplotlib's Axes", Axes)
+        return np.array(given, dtype=object)
     across = min(across, count)
     rows, width = -(-count // across), WIDTH if across <= 2 else 2 * WIDTH + 0.2
     size = (width, height * rows)
@@ -214,12 +218,6 @@ def threshold(null: np.ndarray, alpha: float) -> np.ndarray:
     """
     rank = max(1, int(alpha * (1 + null.shape[-1]) + 1e-9))
     return np.asarray(np.sort(null, axis=-1)[..., -rank])
-
-
-def check_level(alpha: float) -> None:
-    """Refuses what is no level of a test."""
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha: expected a number between 0 and 1; got {alpha}.")
 
 
 def only(result: Any) -> Any:

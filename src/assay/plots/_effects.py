@@ -12,8 +12,10 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
+from .._core import check_kind
 from ..interpret.effects import Effects
 from ..interpret.effects import effects as read
+from ..results import LocalResult
 from ._canvas import (
     COLOURS,
     CURVE,
@@ -271,7 +273,11 @@ def correlations(result: Told, ax: Axes | None = None) -> Axes:
 
 def _told(result: Told) -> Effects:
     """Effects at the only observation."""
-    made = result if isinstance(result, Effects) else read(only(result))
+    if isinstance(result, Effects):
+        made = result
+    else:
+        check_kind("result", result, "effects, or what moments or lc2st found", LocalResult)
+        made = read(only(result))
     one: Effects = only(made)
     return one
 

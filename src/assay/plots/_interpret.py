@@ -6,8 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 
+from .._core import as_tensors, check_finite, check_kind
 from ..interpret.trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, TrustMap
 from ._canvas import (
     BAND,
@@ -54,6 +56,7 @@ def reliability(result: Health, ax: Axes | None = None) -> Axes:
     Points above the diagonal on the right, and below it on the left, are of a classifier that is
     less sure than it could be; the other way round, of one that is too sure.
     """
+    check_kind("result", result, "that of health", "reseeded")
     ax = axes(ax, 3.5)
     bins, limits = result.reliability, reliability_limits(result.reliability)
     bars = np.stack([bins.observed - bins.lower, bins.upper - bins.observed])
@@ -72,6 +75,7 @@ def reliability(result: Health, ax: Axes | None = None) -> Axes:
 
 def roc(result: Health, ax: Axes | None = None) -> Axes:
     """Draws the share of truths against that of draws of q above a threshold, and from x alone."""
+    check_kind("result", result, "that of health", "reseeded")
     ax = axes(ax, height=3.5)
     diagonal(ax, "knows nothing")
     ax.plot(*result.roc_x, color=BAND, lw=1.4, label=f"x alone, AUC {result.auc_x}")
@@ -87,6 +91,7 @@ def power(result: PowerResult, ax: Axes | None = None, error: str | None = None)
 
     Of a named error, or the first if None; each of many observations has a curve of its own.
     """
+    check_kind("result", result, "that of power", "curves", "target")
     curve = result.curves[0] if error is None else result[error]
     # Sizes that were not planted at an observation are NaN.
     ax, grid = axes(ax, 2.4), size_grid(np.unique(curve.sizes[np.isfinite(curve.sizes)]), 200)
@@ -144,6 +149,7 @@ def trust_map(result: TrustMap, ax: Axes | None = None, coordinates: Any = None)
     such as some parameters or entries of x; the first two principal components of x by default.
     With one number, the p-value is drawn against it.
     """
+    check_kind("result", result, "that of trust_map", "verdicts", "relevant")
     table, names = _coordinates(result, coordinates)
     ax = axes(ax, 3.2)
     single = table.shape[1] == 1
@@ -169,11 +175,12 @@ def _coordinates(result: TrustMap, given: Any) -> tuple[np.ndarray, tuple[str, s
             if x.shape[1] <= 2
             else (components(x), COMPONENTS)
         )
-    table = np.asarray(given, float)
+    table = as_tensors({"coordinates": given})["coordinates"].double().cpu().numpy()
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or len(table) != len(result.x) or table.shape[1] not in (1, 2):
         raise ValueError(
             f"coordinates: expected one or two numbers for each of {len(result.x)} observations; "
             f"got shape {table.shape}."
         )
+    check_finite("coordinates", torch.from_numpy(table))
     return table, ("coordinate 1", "coordinate 2")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from .._core import check_kind
+from .._core import as_tensors, check_kind, check_share
 from ..interpret.pp import pp_curve
 from ..results import LC2STResult, LocalResult, PPCurve, Result
 from ._canvas import (
@@ -19,7 +19,6 @@ from ._canvas import (
     INK,
     SMALL,
     axes,
-    check_level,
     curves,
     diagonal,
     legend,
@@ -52,6 +51,7 @@ def null_histogram(result: Result, ax: Axes | None = None, alpha: float = 0.05) 
     fewer than 1 / alpha - 1 nulls, with which nothing can be rejected, the largest is marked. A
     value far beyond the null is told beside an arrow at the edge of the axes.
     """
+    check_kind("result", result, "that of a test", "statistic", "null")
     if result.statistic.size != 1:
         raise ValueError(
             f"result: expected one statistic; got {result.statistic.size}. Choose one by its "
@@ -67,6 +67,7 @@ def predictive(result: PredictiveResult, ax: Axes | None = None, alpha: float = 
 
     Distances are measured by the covariance of all of them; see :func:`assay.predictive`.
     """
+    check_kind("result", result, "that of predictive", "said", "null")
     check_kind("result", result, "that of predictive", "theta", "null")
     ax = _draw_null(only(result), ax, alpha, ("simulations", "of these", "x_o"))
     ax.set(xlabel="distance from the centre (sd of simulations)")
@@ -75,7 +76,7 @@ def predictive(result: PredictiveResult, ax: Axes | None = None, alpha: float = 
 
 def _draw_null(result: Result, ax: Axes | None, alpha: float, words: tuple[str, str, str]) -> Axes:
     """Draws a null, what must be exceeded, and the statistic, with words for all three."""
-    check_level(alpha)
+    alpha = check_share("alpha", alpha)
     ax, null = axes(ax, 2.4, 1), result.null.reshape(-1)
     label = f"{len(null)} {words[0]}"
     _, edges, _ = ax.hist(null, bins=bin_count(null), color=BAND, lw=0, label=label)
@@ -134,6 +135,7 @@ def levels(result: LevelResult, ax: Axes | None = None, alpha: float = 0.05) -> 
 
     Of several columns, the bands are the widest at each level.
     """
+    check_kind("result", result, "that of lhpd or lpit", "alphas", "null_curves")
     result = only(result)
     ax = axes(ax, 3.6, rows_of(result.names, 3))
     grid = closed(result.alphas)
@@ -255,15 +257,12 @@ def _check_many(result: LocalResult, alpha: float) -> None:
         raise ValueError(
             "result: expected many observations; got one. Call the test with many x_o, (o, ...)."
         )
-    check_level(alpha)
+    check_share("alpha", alpha)
 
 
 def _swept(values: Any, count: int) -> np.ndarray:
     """A finite number for each observation."""
-    try:
-        at = np.asarray(values, float)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"values: expected numbers with shape ({count},); got {error}.") from error
+    at = as_tensors({"values": values})["values"].double().cpu().numpy()
     if at.shape != (count,) or not np.isfinite(at).all():
         what = f"shape {at.shape}" if at.shape != (count,) else "NaN or infinity"
         raise ValueError(

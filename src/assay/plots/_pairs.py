@@ -22,9 +22,9 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.ticker import MaxNLocator
 
-from .._core import as_tensors, check_finite, check_kind
+from .._core import as_tensors, check_finite, check_kind, check_names
 from ..results import LC2STResult
-from ._canvas import CLASS_1, COLOURS, CURVE, SMALL, WIDTH, clipped, escaped, is_math, only
+from ._canvas import CLASS_1, COLOURS, CURVE, SMALL, WIDTH, axes, clipped, escaped, is_math, only
 
 # From vermilion, too much of q as in the paper, over grey to blue: both sides are seen by every
 # eye, and what lies at 1/2 too.
@@ -179,6 +179,7 @@ def _host(ax: Axes | None, m: int) -> Axes:
         width = WIDTH if m <= COLUMN else 2 * WIDTH + 0.2
         height = 2.6 if m == 1 else width + HEAD - 0.1
         ax = plt.figure(figsize=(width, height)).add_axes((0.0, 0.0, 1.0, 1.0))
+    ax = axes(ax, 0)
     ax.set_axis_off()
     return ax
 
@@ -384,10 +385,7 @@ def _names(names: Sequence[str] | None, kind: str, m: int) -> tuple[str, ...]:
     """The names given, one for each parameter, or numbers."""
     if names is None:
         return tuple(f"{kind}[{j}]" for j in range(m))
-    if isinstance(names, str) or len(names) != m:
-        got = repr(names) if isinstance(names, str) else f"{len(names)}"
-        raise ValueError(f"names: expected one for each of {m} parameter(s); got {got}.")
-    return tuple(str(name) for name in names)
+    return check_names("names", names, m)
 
 
 def _marks(marks: Any, m: int) -> np.ndarray:

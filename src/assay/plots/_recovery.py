@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._core import check_kind, check_names
 from ._canvas import BAND, CURVE, ENVELOPE, INK, SMALL, named, open_corner, panels
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def contraction(
 
 def _arrays(calibration: Calibration, fewest: int) -> tuple[np.ndarray, np.ndarray]:
     """Truths (n, m) and draws of q (n, k, m), of which there are enough."""
+    check_kind("calibration", calibration, "a Calibration", "theta_q", "members")
     members = calibration.members.double().cpu().numpy()
     k = members.shape[1] - 1
     if k < fewest:
@@ -106,12 +108,8 @@ def _some(n: int) -> np.ndarray:
 
 def _labels(calibration: Calibration, names: Sequence[str] | None) -> list[str]:
     """Names of the parameters, as they are drawn."""
-    given = [f"theta[{j}]" for j in range(calibration.m)] if names is None else names
-    if len(given) != calibration.m:
-        raise ValueError(
-            f"names: expected one for each of {calibration.m} parameter(s); got {len(given)}."
-        )
-    return [named(name) for name in given]
+    given = tuple(f"theta[{j}]" for j in range(calibration.m)) if names is None else names
+    return [named(name) for name in check_names("names", given, calibration.m)]
 
 
 def _grid(calibration: Calibration, ax: Any, names: Sequence[str] | None) -> list[tuple[Any, str]]:

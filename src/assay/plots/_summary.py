@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
+from .._core import check_kind
 from ..interpret.trust import OUTSIDE
 from ..results import position
 from ._canvas import COLOURS, LABEL, WIDTH, legend, named, small
@@ -33,6 +34,7 @@ def summary(check: Verdict, which: int | str = 0) -> Figure:
     for every parameter. Of an observation outside the simulated ones, where nothing can be said,
     there is no lower row. Returns the figure, of two columns' width.
     """
+    check_kind("check", check, "what assay.check found", "labels", "verdicts", "local")
     i = position(check.labels, which)
     heights = [2.2 if check.classifier is None else 3.4]
     if check.verdicts[i] != OUTSIDE:

@@ -29,8 +29,12 @@ from .._core import (
     as_tensors,
     check_count,
     check_finite,
+    check_function,
+    check_kind,
+    check_names,
     check_share,
-    isolated,
+    cpu,
+    foreign,
     mix_seed,
     seed_of,
     stream,
@@ -136,6 +140,9 @@ class Calibration:
             object.__setattr__(self, "names", named.names)
         if x.layout is not None:
             object.__setattr__(self, "layout", x.layout)
+        if self.layout is not None:
+            check_kind("layout", self.layout, "a Layout, or None", Layout)
+        check_kind("remarks", self.remarks, "a tuple of words", tuple)
         return theta, x, draws.like(theta.layout, "theta_q", "theta")
 
     def _keep(self, given: dict[str, Any]) -> None:
@@ -145,7 +152,30 @@ class Calibration:
             if name != "x" or self.embed is None:
                 check_finite(name, array, remedy)
             object.__setattr__(self, name, array)
+        if self.names is not None:
+            object.__setattr__(self, "names", check_names("names", self.names, self.m))
         _ = self.features
+        self._seal()
+
+    def _seal(self) -> None:
+        """Remembers how often arrays were written, which torch counts."""
+        vars(self)["_written"] = self._writes()
+
+    def _writes(self) -> list[int]:
+        arrays = (self.theta, self.x, self.theta_q, self.features)
+        return [array._version for array in arrays if array is not None]
+
+    def check_whole(self) -> None:
+        """Refuses one whose arrays were written after they were checked."""
+        if self._writes() != vars(self)["_written"]:
+            raise ValueError(
+                "calibration: expected arrays as they were checked; got some that were changed "
+                "in place. Make a new Calibration of changed copies, such as theta.clone()."
+            )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._seal()
 
     @classmethod
     def of(
@@ -183,6 +213,7 @@ class Calibration:
         sampler = as_posterior(posterior, pairs.x, pairs.layout)
         pairs, k = pairs.named_by(sampler), check_count("k", k)
         how = PATIENT if drawing is None else drawing
+        check_kind("drawing", how, "a Drawing(), or None", type(PATIENT))
         made = drawn_at(sampler, pairs.x, k, seed_of(seed), "draws", how)
         return pairs.with_draws(made, pairs.features_by(sampler, embed))
 
@@ -207,7 +238,7 @@ class Calibration:
         z, x = as_tensors({"z": z, "x": table.array}).values()
         if z.ndim != 2:
             raise ValueError(f"z: expected shape (n, m); got {tuple(z.shape)}.")
-        base = base or StandardNormal(z.shape[1])
+        base = StandardNormal(z.shape[1]) if base is None else base
         return Latents(z, x, embed=embed, base=base, layout=table.layout)
 
     @classmethod
@@ -227,6 +258,9 @@ class Calibration:
         """
         arrays = _shaped(as_tensors({"theta": theta, "x": x, "theta_q": theta_q}))
         keep = torch.stack([a.isfinite().flatten(1).all(1) for a in arrays.values()]).all(0)
+        if not keep.any():
+            bad = [name for name, a in arrays.items() if not a.isfinite().flatten(1).all(1).any()]
+            raise ValueError(f"{', '.join(bad)}: expected rows that are finite; got none.")
         theta, x, theta_q = (array[keep] for array in arrays.values())
         return cls(theta, x, theta_q, embed)
 
@@ -279,7 +313,7 @@ class Calibration:
     @cached_property
     def order(self) -> np.ndarray:
         """The order (n,) of :meth:`sorted`."""
-        chance = torch.randperm(len(self), generator=stream(0, "ties")).numpy()
+        chance = cpu.randperm(len(self), generator=stream(0, "ties")).numpy()
         return chance[np.lexsort(self._ranks[chance].T[::-1])]
 
     def own_seed(self, seed: int) -> int:
@@ -336,7 +370,7 @@ class Calibration:
         """
         check_flow(flow)
         base = as_base(flow.base, self.m)
-        rows = torch.randperm(len(self), generator=stream(seed_of(seed), "handful"))
+        rows = cpu.randperm(len(self), generator=stream(seed_of(seed), "handful"))
         check_inverse(flow, base, self.x[rows], stream(seed_of(seed), "flow"))
         draws, some = self.members[:, 1], rows[:HANDFUL]
         check_own(flow_to_base(flow, draws[some], self.x[some]), base, "theta_q")
@@ -346,23 +380,14 @@ class Calibration:
 
     def subset(self, rows: Any) -> Self:
         """The calibration of some rows: indices, a slice or a mask over the n rows."""
-        rows = np.arange(len(self))[rows] if isinstance(rows, slice) else np.asarray(rows)
-        if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.shape != (len(self),)):
-            raise ValueError(
-                f"rows: expected whole numbers or a mask of length {len(self)}; got {rows.dtype} "
-                f"of shape {rows.shape}."
-            )
-        try:
-            rows = torch.as_tensor(np.arange(len(self))[rows], device=self.theta.device)
-        except IndexError as error:
-            raise ValueError(f"rows: expected rows of {len(self)}; got {error}.") from error
+        rows = _places(rows, len(self)).to(self.theta.device)
         theta_q = None if self.theta_q is None else self.theta_q[rows]
         return self._like(self.theta[rows], self.x[rows], theta_q)
 
     def split(self, share: float = 0.5, seed: Seed = 0) -> tuple[Self, Self]:
         """Two disjoint random parts, the first with this share of the rows."""
         check_share("share", share)
-        order = torch.randperm(len(self), generator=stream(seed_of(seed), "split"))
+        order = cpu.randperm(len(self), generator=stream(seed_of(seed), "split"))
         cut = round(share * len(self))
         return self.subset(order[:cut]), self.subset(order[cut:])
 
@@ -373,6 +398,7 @@ class Calibration:
         """
         made = object.__new__(type(self))
         vars(made).update(vars(self) | {"theta": theta, "theta_q": theta_q})
+        made._seal()
         return made
 
     def to(self, device: str | torch.device) -> Self:
@@ -391,7 +417,8 @@ class Calibration:
 
     def observation(self, draws: "Draws") -> "Observation":
         """Checks one observation or many, whatever draws come with them."""
-        shape = self.x.shape[1:]
+        self.check_whole()
+        shape, draws = self.x.shape[1:], Draws.of(draws)
         x = Table(draws.x, draws.layout).like(self.layout, "x_o", "x").array
         single = x.shape == shape
         if not single and x.shape[1:] != shape:
@@ -427,6 +454,7 @@ class Calibration:
 
         In latent space, draws are made with the seed where none are given.
         """
+        draws = Draws.of(draws)
         observation = self.observation(draws)
         theta = self._parameters(draws, len(observation.x))
         self._check_fresh(observation, theta)
@@ -503,6 +531,7 @@ class Latents(Calibration):
 
     def observe(self, draws: "Draws", seed: int = 0) -> "ObservedDraws":
         """Checks draws, or makes them, and brings them into latent space."""
+        draws = Draws.of(draws)
         observation = self.observation(draws)
         count = len(observation.x)
         if self.flow is None:
@@ -516,7 +545,7 @@ class Latents(Calibration):
         x = observation.x.repeat_interleave(draws.n, 0)
         z = flow_to_base(self.flow, theta.flatten(0, 1), x)
         if draws.theta is not None:
-            order = torch.randperm(len(z), generator=stream(seed, "handful"))
+            order = cpu.randperm(len(z), generator=stream(seed, "handful"))
             check_own(z[order], self.base, "theta_o")
         return ObservedDraws(observation, z.reshape(theta.shape), theta)
 
@@ -567,12 +596,13 @@ class Draws:
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "n", check_count("n", self.n))
         tables = {"x": as_observed(self.x, self.layout)}
         if self.theta is not None:
             tables["theta"] = as_table("theta", self.theta)
-        given = {name: table.array for name, table in tables.items()}
+        given = {"x_o" if name == "x" else name: t.array for name, t in tables.items()}
         for name, array in as_tensors(given).items():
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, "x" if name == "x_o" else name, array)
         object.__setattr__(self, "layout", tables["x"].layout or self.layout)
         if self.theta is not None and tables["theta"].layout is not None:
             object.__setattr__(self, "names", tables["theta"].layout.names)
@@ -583,7 +613,6 @@ class Draws:
                     f"theta: expected shape (s, m) or (o, s, m); got {tuple(self.theta.shape)}."
                 )
             object.__setattr__(self, "n", self.theta.shape[-2])
-        object.__setattr__(self, "n", check_count("n", self.n))
 
     @classmethod
     def of(cls, given: Any) -> "Draws":
@@ -598,6 +627,7 @@ class Draws:
 
     def subset(self, rows: Any) -> "Draws":
         """The same at some of many observations."""
+        rows = _places(rows, len(self.x)).to(self.x.device)
         theta = None if self.theta is None else self.theta[rows]
         return Draws(self.x[rows], theta, self.n, names=self.names)
 
@@ -631,6 +661,26 @@ class ObservedDraws:
     observation: Observation
     draws: Tensor  # in the space of the calibration, (o, s, m)
     theta: Tensor | None  # the same in parameter units; None where no flow can tell
+
+
+def _places(rows: Any, n: int) -> Tensor:
+    """Whole numbers, a slice or a mask over n rows, as places; or refuses."""
+    try:
+        given = np.arange(n)[rows] if isinstance(rows, slice) else np.asarray(rows)
+        mask = given.dtype.kind == "b" and given.shape == (n,)
+        if given.ndim != 1 or not (mask or given.dtype.kind in "iu"):
+            raise IndexError(f"{given.dtype} of shape {given.shape}")
+        return torch.from_numpy(np.arange(n)[given])
+    except (IndexError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"rows: expected whole numbers, a slice or a mask over {n} rows; got {error}."
+        ) from error
+
+
+def check_calibration(calibration: Any) -> None:
+    """Refuses what is no calibration."""
+    check_kind("calibration", calibration, "a Calibration", Calibration)
+    calibration.check_whole()
 
 
 def _shaped(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -678,12 +728,12 @@ def _draws_table(theta_q: Any, layout: Layout | None) -> Table:
     """Draws (n, m) or (n, k, m); those of a dict have the axes that give the names of theta."""
     if has_chains(theta_q):
         return of_each(theta_q, EACH)
-    if not isinstance(theta_q, Mapping):
+    if not isinstance(theta_q, Mapping) or not theta_q:
         return as_table("theta_q", theta_q)
     least = min(np.ndim(array) for array in theta_q.values())
     tables = [as_table("theta_q", theta_q, axes) for axes in (1, 2) if axes <= least]
     fits = [t for t in tables if layout and t.layout and set(t.layout.names) == set(layout.names)]
-    return (fits or tables[::-1])[0]
+    return (fits or tables[::-1] or [as_table("theta_q", theta_q)])[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -731,6 +781,7 @@ def features_of(x: Tensor, embed: Embed | None, layout: Layout | None = None) ->
     """Embeds or flattens observations (n, ...) to (n, d)."""
     if embed is None:
         return x.flatten(1)
+    check_function("embed", embed, "a function of x")
     unpack = layout.unpack if layout is not None and layout.packed else None
     features, alone = (_embedded(embed, part, unpack) for part in (x, x[:1]))
     if features.ndim != 2 or len(features) != len(x):
@@ -751,11 +802,9 @@ def _embedded(embed: Embed, x: Tensor, unpack: Callable[[Tensor], Any] | None) -
 
     Networks in single precision are given x in single precision, where theirs does not do.
     """
-    with torch.no_grad(), isolated(stream(0, "embed")):
-        try:
-            features = embed(unpack(x) if unpack else x)
-        except RuntimeError:
-            if x.dtype == torch.float32:
-                raise
-            features = embed(unpack(x.float()) if unpack else x.float())
-    return as_tensors({"embed(x)": features})["embed(x)"].to(x.device)
+    try:
+        return foreign("embed(x)", embed, unpack(x) if unpack else x).to(x.device)
+    except ValueError:
+        if x.dtype == torch.float32:
+            raise
+        return _embedded(embed, x.float(), unpack)

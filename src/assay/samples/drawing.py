@@ -16,7 +16,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import as_tensors, check_number, isolated, over, progress, said, stream, time_limit
+from .._core import (
+    as_tensors,
+    check_executor,
+    check_kind,
+    check_number,
+    isolated,
+    over,
+    progress,
+    said,
+    stream,
+    time_limit,
+)
 from .chunks import Chunk, existing_folder
 from .posterior import LIMIT, Posterior
 
@@ -55,6 +66,9 @@ class Drawing:
         object.__setattr__(self, "limit", check_number("limit", self.limit))
         if not 0 <= check_number("failures", self.failures, strict=False) < 1:
             raise ValueError(f"failures: expected a share below 1; got {self.failures}.")
+        if self.resume is not None:
+            check_kind("resume", self.resume, "a folder, or None", str, os.PathLike)
+        check_executor(self.executor)
 
     def file(self, name: str) -> Path | None:
         """A file in which draws are kept, if they are."""

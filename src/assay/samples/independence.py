@@ -30,7 +30,7 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from .._core import stream
+from .._core import cpu, stream
 
 # Draws at each x, and sets, from which on anything can be said.
 FEWEST_DRAWS, FEWEST_SETS = 4, 20
@@ -94,7 +94,7 @@ def _check_places(sets: Tensor) -> None:
 
 def _ranks(sets: Tensor) -> Tensor:
     """Ranks of draws in their sets (c, m, k), ties broken by chance."""
-    order = torch.rand(sets.shape, generator=stream(0, "places")).argsort()
+    order = cpu.rand(sets.shape, generator=stream(0, "places")).argsort()
     ranks = sets.gather(2, order).argsort(stable=True).argsort()
     return torch.empty_like(ranks).scatter_(2, order, ranks).double()
 
@@ -105,7 +105,7 @@ def _check_spacings(sets: Tensor, apart: Tensor) -> None:
     Distances (h, h) in x are those of the second half to the first.
     """
     spacings, half = sets.sort().values.diff(), len(apart)
-    adjacent = torch.arange(half) * 2
+    adjacent = cpu.arange(half) * 2
     for first, second in ((adjacent, adjacent + 1), _nearest(apart)):
         counts = _alike(spacings[first], spacings[second]).sum(0)
         most = int(counts.max())
@@ -123,7 +123,7 @@ def _nearest(apart: Tensor) -> tuple[Tensor, Tensor]:
     for row in left:
         partners.append(int(row.argmin()))
         left[:, partners[-1]] = math.inf
-    return torch.tensor(partners), len(apart) + torch.arange(len(apart))
+    return cpu.tensor(partners, dtype=torch.int64), len(apart) + cpu.arange(len(apart))
 
 
 def _alike(first: Tensor, second: Tensor) -> Tensor:

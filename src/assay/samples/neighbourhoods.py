@@ -25,7 +25,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import as_tensors, check_finite, check_number, spread_over
+from .._core import (
+    as_tensors,
+    check_finite,
+    check_function,
+    check_kind,
+    check_number,
+    cpu,
+    foreign,
+    spread_over,
+)
 
 # Where q is right under the global hypothesis, and what that is.
 EVERYWHERE = "at almost every x"
@@ -84,7 +93,9 @@ class Robust:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Features (..., d) on the common scale."""
-        return torch.asinh((x - self.location) / self.scale)
+        # What is too far to be told is as far as can be told.
+        far = torch.finfo(x.dtype).max
+        return torch.asinh(((x - self.location) / self.scale).clamp(-far, far))
 
 
 @dataclass(frozen=True)
@@ -106,12 +117,12 @@ class Distance:
     words: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        if self.function is not None and not callable(self.function):
-            raise TypeError(f"function: expected a function of features; got {self.function!r}.")
+        if self.function is not None:
+            check_function("function", self.function, "a function of features")
 
     def __call__(self, x: Tensor, x_o: Tensor) -> Tensor:
         """Distances (o, n) between features x (n, d) and observations (o, d)."""
-        return _distances(*self.coordinates(x, x_o))
+        return _distances(*self.coordinates(*_features(x, x_o)))
 
     def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
         """Coordinates (n, e) and (o, e) of features and observations, in which it is Euclidean."""
@@ -122,8 +133,7 @@ class Distance:
     def _represented(self, x: Tensor) -> Tensor:
         if self.function is None:
             return x
-        with torch.no_grad():
-            represented = as_tensors({"function": self.function(x)})["function"].to(x)
+        represented = foreign("function", self.function, x).to(x)
         if represented.ndim != 2 or len(represented) != len(x):
             raise ValueError(
                 f"function: expected one that maps features ({len(x)}, d) to ({len(x)}, e); got "
@@ -187,9 +197,9 @@ def _design(x: Tensor) -> Tensor:
     d = x.shape[1]
     generator = torch.Generator().manual_seed(d)
     if d > DIRECTIONS:
-        x = x @ (torch.randn(d, DIRECTIONS, generator=generator) / d**0.5).to(x)
-    frequencies = torch.randn(x.shape[1], WAVES, generator=generator) / max(1, x.shape[1]) ** 0.5
-    phases = 2 * torch.pi * torch.rand(WAVES, generator=generator)
+        x = x @ (cpu.randn(d, DIRECTIONS, generator=generator) / d**0.5).to(x)
+    frequencies = cpu.randn(x.shape[1], WAVES, generator=generator) / max(1, x.shape[1]) ** 0.5
+    phases = 2 * torch.pi * cpu.rand(WAVES, generator=generator)
     waves = (x @ frequencies.to(x) + phases.to(x)).cos() * (2 / WAVES) ** 0.5
     return torch.cat([torch.ones_like(x[:, :1]), x, waves], 1).double()
 
@@ -263,8 +273,7 @@ class Nearest(Neighbourhood):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not callable(self.distance):
-            raise TypeError(f"distance: expected one such as Distance(); got {self.distance!r}.")
+        check_kind("distance", self.distance, "one such as Distance()", Distance)
 
     def scope(self, share: float) -> str:
         """A part of all x."""
@@ -276,6 +285,7 @@ class Nearest(Neighbourhood):
 
     def weights(self, x: Tensor, x_o: Tensor) -> Tensor:
         """Weights (o, c, n) of features x (n, d) around observations (o, d), of unit norm."""
+        x, x_o = _features(x, x_o)
         return torch.nn.functional.normalize(self.inside(x, x_o).to(x), dim=2)
 
     def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
@@ -305,11 +315,19 @@ class Smooth(Neighbourhood):
 
     def weights(self, x: Tensor, x_o: Tensor) -> Tensor:
         """Weights (o, c, n) of features x (n, d) around observations (o, d), of unit norm."""
+        x, x_o = _features(x, x_o)
         distances = Distance()(x, x_o)
         # Where many points coincide with x_o the length scale is zero: they alone count then.
         lengths = _limits(distances, self.shares).clamp_min(torch.finfo(x.dtype).tiny ** 0.5)
         weights = (-0.5 * (distances[:, None] / lengths[..., None]) ** 2).exp()
         return torch.nn.functional.normalize(weights, dim=2)
+
+
+def read_only(array: Any) -> np.ndarray:
+    """A copy that cannot be written."""
+    own = np.array(array)
+    own.setflags(write=False)
+    return own
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,6 +337,10 @@ class Support:
     pairs: np.ndarray  # calibration pairs as near as a twentieth of all is to a typical x
     distance: np.ndarray  # to the tenth nearest pair, over that of a typical x
     pvalue: np.ndarray  # the share of calibration points that lie as far from the others
+
+    def __post_init__(self) -> None:
+        for name, array in vars(self).items():
+            object.__setattr__(self, name, read_only(array))
 
     @property
     def outside(self) -> np.ndarray:
@@ -352,18 +374,30 @@ def support(x: Tensor, x_o: Tensor) -> Support:
     # Where many points coincide, typical distances are zero.
     typical = own.median().clamp_min(torch.finfo(own.dtype).tiny)
     return Support(
-        (counts * (len(x) / len(points))).round().long().cpu().numpy(),
+        (counts.double() * (len(x) / len(points))).round().long().cpu().numpy(),
         (there / typical).cpu().numpy(),
-        ((1 + larger) / (1 + len(own))).cpu().numpy(),
+        ((1 + larger).float() / (1 + len(own))).cpu().numpy(),
     )
 
 
 def as_neighbourhood(where: Any) -> Neighbourhood:
     """A neighbourhood as it is, the nearest points if None, or refuses."""
     where = Nearest() if where is None else where
-    if not isinstance(where, Neighbourhood):
-        raise TypeError(f"where: expected a neighbourhood such as Nearest(); got {where!r}.")
-    return where
+    check_kind("where", where, "a neighbourhood such as Nearest()", Neighbourhood)
+    return where  # type: ignore[no-any-return]
+
+
+def _features(x: Any, x_o: Any) -> tuple[Tensor, Tensor]:
+    """Features (n, d) and those of observations (o, d), or refuses."""
+    arrays = as_tensors({"x": x, "x_o": x_o})
+    for name, array in arrays.items():
+        if array.ndim != 2:
+            raise ValueError(f"{name}: expected features (n, d); got {tuple(array.shape)}.")
+        check_finite(name, array)
+    if arrays["x"].shape[1] != arrays["x_o"].shape[1]:
+        widths = " and ".join(str(array.shape[1]) for array in arrays.values())
+        raise ValueError(f"x_o: expected as many features as x has; got {widths}.")
+    return arrays["x"], arrays["x_o"]
 
 
 def _limits(distances: Tensor, shares: tuple[float, ...]) -> Tensor:

@@ -18,7 +18,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import Seed, check_count, check_finite, check_kind, seed_of, stream
+from .._core import (
+    Seed,
+    check_count,
+    check_executor,
+    check_finite,
+    check_function,
+    check_kind,
+    cpu,
+    seed_of,
+    stream,
+)
 from .calibration import Calibration, Draws
 from .drawing import PATIENT, Drawing, Drawn, draw_observed, drawn_at
 from .neighbourhoods import Nearest, Support
@@ -61,10 +71,10 @@ class Simulations:
     resume: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        if not callable(self.simulator):
-            raise TypeError(
-                f"simulator: expected a function of parameters; got {self.simulator!r}."
-            )
+        check_function("simulator", self.simulator, "a function of parameters")
+        check_executor(self.executor)
+        if self.resume is not None:
+            check_kind("resume", self.resume, "a folder, or None", str, os.PathLike)
         object.__setattr__(self, "prior", as_density("prior", self.prior))
         object.__setattr__(self, "n", check_count("simulations", self.n, FEWEST))
 
@@ -217,7 +227,7 @@ def pairs_around(
 
 def _drawn(density: Density, n: int, seed: int) -> Tensor:
     """Parameters (n, m) of a prior, or of a proposal."""
-    theta = called("prior", partial(density.sample, n), seed)
+    theta = called("prior", density.sample, seed, n)
     if theta.ndim != 2 or len(theta) != n:
         raise ValueError(
             f"prior: expected draws with shape ({n}, m); got {tuple(theta.shape)}. Independent "
@@ -255,5 +265,5 @@ def _shared(n: int, o: int) -> tuple[int, int, int]:
 
 def one_of(theta: Tensor, seed: int) -> Tensor:
     """One of the draws (o, s, m) at each observation, by chance, with shape (o, m)."""
-    which = torch.randint(theta.shape[1], (len(theta),), generator=stream(seed, "predictive"))
-    return theta[torch.arange(len(theta)), which]
+    which = cpu.randint(theta.shape[1], (len(theta),), generator=stream(seed, "predictive"))
+    return theta[cpu.arange(len(theta)), which]

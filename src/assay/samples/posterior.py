@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from .._core import as_tensors, check_finite, check_kind, isolated, stream
+from .._core import check_finite, check_kind, cpu, foreign, isolated, stream
 
 if TYPE_CHECKING:
     from .tables import Layout
@@ -50,7 +50,7 @@ class StandardNormal:
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Returns n draws, with shape (n, m)."""
-        return torch.randn(n, self.dim, generator=generator)
+        return cpu.randn(n, self.dim, generator=generator)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ def as_base(base: Any, dim: int) -> Base:
 
 def _is_standard(distribution: Distribution) -> bool:
     shape = distribution.event_shape
-    z = torch.linspace(-2, 2, 7 * shape.numel()).reshape(7, *shape)
+    z = cpu.linspace(-2, 2, 7 * shape.numel()).reshape(7, *shape)
     expected = torch.distributions.Normal(0.0, 1.0).log_prob(z).flatten(1).sum(1)
     try:
         density = distribution.log_prob(z).detach().cpu()
@@ -175,7 +175,7 @@ Embed = Callable[[Tensor], Any]
 
 def fresh_key() -> int:
     """A random number below 2^31 from the generator that is seeded before every call."""
-    return int(torch.randint(2**31, ()))
+    return int(cpu.randint(2**31, ()))
 
 
 def as_posterior(posterior: Any, x: Tensor, layout: "Layout | None" = None) -> Posterior:
@@ -255,9 +255,8 @@ _NOT_INVERSE = (
 def latents(coordinates: Coordinates, theta: Tensor, x: Tensor) -> Tensor:
     """Latents (n, m) of parameters (n, m) at observations (n, ...), some rows at a time."""
     name = "flow.theta_to_base"
-    with torch.no_grad():
-        parts = zip(theta.split(ROWS), x.split(ROWS), strict=True)
-        each = [as_tensors({name: coordinates(*part)})[name] for part in parts]
+    parts = zip(theta.split(ROWS), x.split(ROWS), strict=True)
+    each = [foreign(name, coordinates, *part) for part in parts]
     if any(z.shape[1:] != theta.shape[1:] or z.ndim != 2 for z in each):
         got = tuple(each[0].shape)
         raise ValueError(f"{name}: expected shape {tuple(theta.shape)}; got {got}.")
@@ -273,8 +272,7 @@ def flow_to_base(flow: Flow, theta: Tensor, x: Tensor) -> Tensor:
 
 def flow_sample(flow: "Sampler", x: Tensor, n: int, generator: torch.Generator) -> Tensor:
     """Returns n draws (n, m) of a flow at one observation, and checks them."""
-    with isolated(generator), torch.no_grad():
-        theta = as_tensors({"flow.sample": flow.sample(x, n)})["flow.sample"]
+    theta = foreign("flow.sample", flow.sample, x, n, generator=generator)
     if theta.ndim != 2 or len(theta) != n:
         raise ValueError(
             f"flow.sample: expected n = {n} draws at one observation, with shape ({n}, m); "
@@ -301,8 +299,7 @@ def _own_draws(flow: Flow, x: Tensor, n: int, generator: torch.Generator) -> Ten
     """Draws (b n, m) of a flow at observations (b, ...), in one call where it takes many."""
     if not isinstance(flow, Posterior):
         return torch.cat([flow_sample(flow, at, n, generator) for at in x])
-    with isolated(generator), torch.no_grad():
-        drawn = as_tensors({"flow": flow.sample_batched(x, n)})["flow"]
+    drawn = foreign("flow", flow.sample_batched, x, n, generator=generator)
     check_finite("flow.sample_batched(x, n)", drawn)
     return drawn.flatten(0, 1).to(x)
 
@@ -349,7 +346,7 @@ def _normality(z: Tensor) -> float:
     """The p-value of latents (c, s, m) being N(0, I), by moments of their views and of sets."""
     from scipy.special import chdtr, chdtrc, ndtr
 
-    directions = torch.randn(z.shape[2], 4, generator=stream(0, "projections")).to(z)
+    directions = cpu.randn(z.shape[2], 4, generator=stream(0, "projections")).to(z)
     beside = (z + z.roll(1, 2)) / math.sqrt(2) if z.shape[2] > 1 else z[..., :0]
     views = torch.cat([z, beside, z @ directions / directions.norm(dim=0)], 2)
     size = min(TOGETHER, views.shape[1])
@@ -365,6 +362,6 @@ def _normality(z: Tensor) -> float:
 def _views(z: Tensor) -> list[np.ndarray]:
     """Coordinates, products of neighbours and a few projections of latents (n, m)."""
     products = z * z.roll(1, 1) if z.shape[1] > 1 else z[:, :0]
-    directions = torch.randn(z.shape[1], 4, generator=stream(0, "projections"))
+    directions = cpu.randn(z.shape[1], 4, generator=stream(0, "projections"))
     views = torch.cat([z.double(), products.double(), z.double() @ directions.double()], 1)
     return list(views.numpy().T)

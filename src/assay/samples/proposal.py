@@ -19,7 +19,7 @@ if q = p.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -31,9 +31,13 @@ from .._core import (
     as_tensors,
     check_count,
     check_finite,
+    check_function,
     check_kind,
     check_number,
+    cpu,
+    foreign,
     isolated,
+    own_terms,
     seed_of,
     stream,
 )
@@ -162,14 +166,15 @@ class Around:
     def _drawn(self, n: int, generator: torch.Generator) -> Tensor:
         """Draws (n, m) of the mixture, wherever they are."""
         mean, factor = self._normal.loc, self._normal.scale_tril
-        noise = torch.randn(n, mean.shape[1], 1, generator=generator).to(mean)
+        noise = cpu.randn(n, mean.shape[1], 1, generator=generator).to(mean)
         prior = self.prior.sample(n, generator).to(mean)
-        chosen = torch.rand(n, 1, generator=generator) < self.share
-        which = torch.randint(len(mean), (n,), generator=generator)
+        chosen = cpu.rand(n, 1, generator=generator) < self.share
+        which = cpu.randint(len(mean), (n,), generator=generator)
         near = mean[which] + (factor[which] @ noise)[..., 0]
         return torch.where(chosen, prior, near).to(self.theta)
 
 
+@own_terms()
 def zoom(
     model: Any, sample: Sample, proposal: Any, n: int, k: int = 8, seed: Seed = 0
 ) -> Calibration:
@@ -203,16 +208,15 @@ def zoom(
         True
     """
     check_kind("model", model, "a Task or a Model(prior, simulate)", "prior", "simulate")
-    if not callable(sample):
-        raise TypeError(f"sample: expected a function of (x, k, generator); got {sample!r}.")
+    check_function("sample", sample, "a function of (x, k, generator)")
     prior, proposal = as_density("prior", model.prior), as_density("proposal", proposal)
     n, k, seed = check_count("n", n), check_count("k", k), seed_of(seed)
-    theta = called("proposal", partial(proposal.sample, n), seed)
+    theta = called("proposal", proposal.sample, seed, n)
     _check_rows("proposal", theta, n)
     _check_support(theta, prior, proposal)
-    x = called("simulate", partial(model.simulate, theta), seed)
+    x = called("simulate", model.simulate, seed, theta)
     _check_rows("simulate", x, n)
-    theta_q = called("sample", partial(sample, x, RESERVE * k), seed).to(theta)
+    theta_q = called("sample", sample, seed, x, RESERVE * k).to(theta)
     expected = n, RESERVE * k, theta.shape[1]
     if theta_q.shape != expected:
         raise ValueError(f"sample: expected shape {expected}; got {tuple(theta_q.shape)}.")
@@ -267,13 +271,13 @@ def exchangeable(log_weights: Tensor, k: int, seed: Seed = 0) -> Tensor:
             "not finite."
         )
     (n, r), device = weights.shape, weights.device
-    order = torch.rand(n, r, generator=stream(seed, "circle")).argsort(1)
+    order = cpu.rand(n, r, generator=stream(seed, "circle")).argsort(1)
     arcs = (k + 1) * weights.cpu().double().softmax(1).gather(1, order)
     ends = arcs.cumsum(1)
     truth = (order == 0).byte().argmax(1, keepdim=True)
-    inside = torch.rand(n, 1, generator=stream(seed, "point"), dtype=arcs.dtype)
+    inside = cpu.rand(n, 1, generator=stream(seed, "point"), dtype=arcs.dtype)
     point = ends.gather(1, truth) - inside * arcs.gather(1, truth)
-    moved = (point + torch.arange(1, k + 1)) % (k + 1)
+    moved = (point + cpu.arange(1, k + 1)) % (k + 1)
     # Rounding may leave a point beyond the last end.
     kept = order.gather(1, torch.searchsorted(ends, moved).clamp_max(r - 1))
     _check_choice(kept)
@@ -291,7 +295,7 @@ def as_density(name: str, given: Any) -> Density:
 
 def log_density(name: str, density: Density, theta: Tensor) -> Tensor:
     """Log-densities (n,) of parameters (n, m) in double precision; may be minus infinity."""
-    densities = torch.as_tensor(density.log_prob(theta)).detach().cpu().double()
+    densities = foreign(name, density.log_prob, theta).cpu().double()
     if densities.shape != theta.shape[:1]:
         raise ValueError(
             f"{name}: expected log-densities with shape ({len(theta)},) for parameters "
@@ -346,13 +350,12 @@ def _log(number: float) -> float:
     return math.log(number) if number > 0 else -math.inf
 
 
-def called(name: str, function: Callable[[torch.Generator], Any], seed: int) -> Tensor:
+def called(name: str, function: Callable[..., Any], seed: int, *given: Any) -> Tensor:
     """What foreign code returns, given a generator; the global ones are seeded meanwhile."""
-    with isolated(stream(seed, name, "global")), torch.no_grad():
-        called = function(stream(seed, name))
-    (tensor,) = as_tensors({name: called}).values()
+    chance = stream(seed, name, "global")
+    tensor = foreign(name, function, *given, stream(seed, name), generator=chance).cpu()
     check_finite(name, tensor)
-    return tensor.cpu()
+    return tensor
 
 
 def _check_rows(name: str, rows: Tensor, n: int) -> None:

@@ -76,7 +76,7 @@ class Form:
         """Observations (b, ...) of parameters (b, m), all in one call."""
         given = theta if self.rows else theta[0]
         # A copy: what was simulated must not change under the simulator's hands.
-        given = given.copy() if self.numpy else torch.tensor(given)
+        given = given.copy() if self.numpy else torch.from_numpy(given.copy())
         with isolated(stream(seed, *key)), torch.no_grad():
             x = as_tensors({"simulator": simulator(given)})["simulator"].cpu().numpy()
         return x if self.rows else x[None]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core import as_tensors, stream
+from .._core import as_tensors, cpu, stream
 
 # Draws that are taken of chains at x_o, at most, and at each x.
 MOST, EACH = 1000, 16
@@ -118,7 +118,7 @@ def of_chains(given: Any, n: int, place: int = 0) -> Table:
     arrays = {str(name): group[name].values for name in group.data_vars}
     joined = {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
     table = _packed("theta", joined, 1)
-    order = torch.randperm(len(table.array), generator=stream(0, "chains", place))
+    order = cpu.randperm(len(table.array), generator=stream(0, "chains", place))
     return Table(table.array[order[:n]], table.layout)
 
 

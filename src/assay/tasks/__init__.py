@@ -37,6 +37,6 @@ def task(name: str) -> Task:
         >>> task("two_moons")
         TwoMoons(m=2, d=2)
     """
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise ValueError(f"name: expected one of {', '.join(sorted(TASKS))}; got {name!r}.")
     return TASKS[name]()

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from .._core import cpu
 from .priors import Gaussian
 from .task import Exact, Observations, Task, benchmark, rejection
 
@@ -83,8 +84,8 @@ class BernoulliGLMRaw(BernoulliGLM):
     def observations(self) -> Observations:
         """The ten observations of the benchmark, which come with true parameters."""
         stored = benchmark()[BernoulliGLM.name]
-        x = torch.tensor(stored["observation_raw"], dtype=torch.float32)
-        return Observations(x, torch.tensor(stored["true_parameters"]))
+        x = cpu.tensor(stored["observation_raw"], dtype=torch.float32)
+        return Observations(x, cpu.tensor(stored["true_parameters"]))
 
 
 @cache
@@ -100,11 +101,11 @@ def _design() -> Tensor:
 def _precision() -> Tensor:
     """The precision of the prior: second differences of the filter, and a bias apart."""
     size = M - 1
-    difference = torch.eye(size, dtype=torch.float64)
-    difference -= torch.diag(torch.ones(size - 1, dtype=torch.float64), -1)
-    growing = (torch.arange(size, dtype=torch.float64) / size).sqrt()
+    difference = cpu.eye(size, dtype=torch.float64)
+    difference -= torch.diag(cpu.ones(size - 1, dtype=torch.float64), -1)
+    growing = (cpu.arange(size, dtype=torch.float64) / size).sqrt()
     factor = difference @ difference + torch.diag(growing)
-    precision = torch.zeros(M, M, dtype=torch.float64)
+    precision = cpu.zeros(M, M, dtype=torch.float64)
     precision[0, 0] = 0.5
     precision[1:, 1:] = factor.mT @ factor
     return precision
@@ -113,7 +114,7 @@ def _precision() -> Tensor:
 def _spikes(theta: Tensor, generator: torch.Generator) -> Tensor:
     """Spikes (n, STEPS) for weights (n, M), in the precision of theta."""
     chances = torch.sigmoid(theta @ _design().to(theta).mT)
-    return (torch.rand(chances.shape, generator=generator).to(theta) < chances).to(theta)
+    return (cpu.rand(chances.shape, generator=generator).to(theta) < chances).to(theta)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +141,7 @@ class _Target:
     @property
     def mode(self) -> Tensor:
         """The point (M,) of the highest density, by Newton's method with halved steps."""
-        theta = torch.zeros(M, dtype=torch.float64)
+        theta = cpu.zeros(M, dtype=torch.float64)
         for _ in range(100):
             slope = self.slope(theta)
             step: Tensor = torch.linalg.solve(self.curvature(theta), slope)
@@ -167,8 +168,8 @@ class _Proposal:
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Draws with shape (n, M)."""
-        normal = torch.randn(M, n, generator=generator, dtype=torch.float64)
-        gamma = torch.randn(int(DEGREES), n, generator=generator, dtype=torch.float64)
+        normal = cpu.randn(M, n, generator=generator, dtype=torch.float64)
+        gamma = cpu.randn(int(DEGREES), n, generator=generator, dtype=torch.float64)
         heavy = normal * (DEGREES / gamma.square().sum(0)).sqrt()
         moved: Tensor = torch.linalg.solve_triangular(self.factor.mT, heavy, upper=True)
         return self.centre + moved.mT

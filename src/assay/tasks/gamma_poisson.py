@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import seed_of
+from .._core import cpu, seed_of
 from .task import Direct
 
 SHAPE, RATE, SIZE = 2.0, 1.0, 2
@@ -25,7 +25,7 @@ class _Gamma:
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Draws with shape (n, m)."""
-        return _gamma(torch.full((n, SIZE), SHAPE), RATE, generator).float()
+        return _gamma(cpu.full((n, SIZE), SHAPE), RATE, generator).float()
 
     def log_prob(self, theta: Tensor) -> Tensor:
         """Log-densities (n,) of parameters (n, m); minus infinity outside the support."""

@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor
 
+from .._core import cpu
 from .priors import Box
 from .task import Direct
 from .truncated import log_mass, truncated_normal
@@ -27,7 +28,7 @@ class GaussianLinearUniform(Direct):
     prior = Box((-1.0,) * M, (1.0,) * M)
 
     def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
-        return theta + WIDTH * torch.randn(theta.shape, generator=generator).to(theta)
+        return theta + WIDTH * cpu.randn(theta.shape, generator=generator).to(theta)
 
     def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
         x = x[:, None].expand(-1, k, -1)

@@ -13,6 +13,7 @@ import math
 import torch
 from torch import Tensor
 
+from .._core import cpu
 from .priors import Box
 from .task import Direct
 from .truncated import log_mass, truncated_normal
@@ -30,13 +31,13 @@ class GaussianMixture(Direct):
     prior = Box((-EDGE, -EDGE), (EDGE, EDGE))
 
     def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
-        component = torch.randint(2, (len(theta), 1), generator=generator)
-        noise = torch.randn(len(theta), 2, generator=generator)
-        return theta + (torch.tensor(WIDTHS)[component] * noise).to(theta)
+        component = cpu.randint(2, (len(theta), 1), generator=generator)
+        noise = cpu.randn(len(theta), 2, generator=generator)
+        return theta + (cpu.tensor(WIDTHS)[component] * noise).to(theta)
 
     def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
         """A mixture of truncated normals, whose weights are the masses inside the square."""
-        widths = torch.tensor(WIDTHS, dtype=torch.float64)
+        widths = cpu.tensor(WIDTHS, dtype=torch.float64)
         low, high = ((edge - x[:, None]) / widths[:, None] for edge in (-EDGE, EDGE))
         weights = log_mass(low, high).sum(2).softmax(1)
         component = torch.multinomial(weights, k, replacement=True, generator=generator)
@@ -55,6 +56,6 @@ class GaussianMixture(Direct):
     def log_evidence(self, x: Tensor) -> Tensor:
         """The logarithm of p(x) at one observation (d,)."""
         x = x.double()
-        widths = torch.tensor(WIDTHS, dtype=torch.float64)[:, None]
+        widths = cpu.tensor(WIDTHS, dtype=torch.float64)[:, None]
         masses = log_mass((-EDGE - x) / widths, (EDGE - x) / widths).sum(1)
         return torch.logsumexp(masses, 0) - math.log(2) - 2 * math.log(2 * EDGE)

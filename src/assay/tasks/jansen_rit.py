@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from .._core import check_kind, one_thread, seed_of, stream
+from .._core import check_kind, cpu, one_thread, seed_of, stream
 from .priors import Box
 from .task import Exact, Observations, Task
 
@@ -131,8 +131,8 @@ class JansenRit(Task):
     @property
     def observations(self) -> Observations:
         """Nine observations that differ in gain, from -20 to 20 decibels, and in noise."""
-        gains = torch.arange(-20.0, 21.0, 5.0)
-        theta = torch.tensor([[135.0, 220.0, 2000.0, 0.0]]).repeat(len(gains), 1)
+        gains = cpu.arange(-20.0, 21.0, 5.0, dtype=torch.float32)
+        theta = cpu.tensor([[135.0, 220.0, 2000.0, 0.0]]).repeat(len(gains), 1)
         theta[:, 3] = gains
         x = self.summary(signals(theta.double(), stream(0, self.name, "observations")))
         return Observations(x.float(), theta)
@@ -196,7 +196,7 @@ def propagator(rate: float, step: float) -> Tensor:
     """
     turn = rate * step
     rows = [[1 + turn, step], [-rate * turn, 1 - turn]]
-    return math.exp(-turn) * torch.tensor(rows, dtype=torch.float64)
+    return math.exp(-turn) * cpu.tensor(rows, dtype=torch.float64)
 
 
 def covariance(rate: float, step: float) -> Tensor:
@@ -212,7 +212,7 @@ def covariance(rate: float, step: float) -> Tensor:
     position = (1 - fade * (1 + 2 * turn + 2 * turn**2)) / (4 * rate**3)
     momentum = (1 - fade * (1 - 2 * turn + 2 * turn**2)) / (4 * rate)
     both = step**2 * fade / 2
-    return torch.tensor([[position, both], [both, momentum]], dtype=torch.float64)
+    return cpu.tensor([[position, both], [both, momentum]], dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from .._core import stream
+from .._core import check_count, check_number, cpu, stream
 from ..samples.posterior import StandardNormal
 from .priors import Gaussian
 from .task import Direct
@@ -37,7 +37,7 @@ class LinearGaussian(Direct):
     @property
     def prior(self) -> Gaussian:
         """Standard normal."""
-        return Gaussian(torch.eye(self.m, dtype=torch.float64))
+        return Gaussian(cpu.eye(self.m, dtype=torch.float64))
 
     @property
     def base(self) -> StandardNormal:
@@ -55,7 +55,7 @@ class LinearGaussian(Direct):
         return self.posterior(x, n, torch.default_generator).theta
 
     def _draws(self, x: Tensor, k: int, generator: torch.Generator) -> Tensor:
-        noise = torch.randn(len(x), k, self.m, generator=generator, dtype=torch.float64)
+        noise = cpu.randn(len(x), k, self.m, generator=generator, dtype=torch.float64)
         return (x @ self.gain.mT)[:, None] + noise @ self._factor.mT
 
     def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,6 +87,11 @@ class ConjugateGaussian(LinearGaussian):
 
     name = "conjugate_gaussian"
 
+    def __post_init__(self) -> None:
+        for name, least in {"size": 1, "seen": 1, "nuisance": 0}.items():
+            object.__setattr__(self, name, check_count(name, getattr(self, name), least))
+        object.__setattr__(self, "noise", check_number("noise", self.noise))
+
     @property
     def parameters(self) -> tuple[str, ...]:  # type: ignore[override]
         """The names of the parameters."""
@@ -101,14 +106,14 @@ class ConjugateGaussian(LinearGaussian):
     def matrix(self) -> Tensor:
         """The map B (d, m), zero where nothing is seen."""
         generator = stream(0, "conjugate", self.size, self.seen)
-        seen = torch.randn(self.seen, self.size, generator=generator, dtype=torch.float64)
+        seen = cpu.randn(self.seen, self.size, generator=generator, dtype=torch.float64)
         return torch.cat([seen / math.sqrt(self.size), seen.new_zeros(self.nuisance, self.size)])
 
     @cached_property
     def covariance(self) -> Tensor:
         """The posterior covariance V (m, m), the same at every x."""
         told = self.matrix.mT @ self.matrix / self.noise**2
-        covariance: Tensor = torch.linalg.inv(torch.eye(self.size, dtype=torch.float64) + told)
+        covariance: Tensor = torch.linalg.inv(cpu.eye(self.size, dtype=torch.float64) + told)
         return covariance
 
     @cached_property
@@ -117,7 +122,7 @@ class ConjugateGaussian(LinearGaussian):
         return self.covariance @ self.matrix.mT / self.noise**2
 
     def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
-        noise = self.noise * torch.randn(len(theta), self.d, generator=generator)
+        noise = self.noise * cpu.randn(len(theta), self.d, generator=generator)
         return theta @ self.matrix.to(theta).mT + noise.to(theta)
 
     def _log_likelihood(self, theta: Tensor, x: Tensor) -> Tensor:
@@ -139,6 +144,9 @@ class StateSpace(LinearGaussian):
     name = "state_space"
     parameters = ("position", "velocity", "drive")
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "d", check_count("d", self.d))
+
     PROCESS, NOISE = 0.1, 0.5
     ANGLE, DAMPING, DRIVE = 0.2, 0.98, 0.1
 
@@ -146,18 +154,18 @@ class StateSpace(LinearGaussian):
     def move(self) -> Tensor:
         """The matrix F (2, 2)."""
         c, s = math.cos(self.ANGLE), math.sin(self.ANGLE)
-        return self.DAMPING * torch.tensor([[c, s], [-s, c]], dtype=torch.float64)
+        return self.DAMPING * cpu.tensor([[c, s], [-s, c]], dtype=torch.float64)
 
     @cached_property
     def gain(self) -> Tensor:
         """The matrix K (m, d) from observations to posterior means, in double precision."""
         # The filter is linear in x: feed it with every unit vector at once.
-        return self._filtered(torch.eye(self.d, dtype=torch.float64))[0].mT
+        return self._filtered(cpu.eye(self.d, dtype=torch.float64))[0].mT
 
     @cached_property
     def covariance(self) -> Tensor:
         """The posterior covariance V (m, m), the same at every x."""
-        return self._filtered(torch.zeros(1, self.d, dtype=torch.float64))[1]
+        return self._filtered(cpu.zeros(1, self.d, dtype=torch.float64))[1]
 
     def _filtered(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Means (n, m) and covariance (m, m) of the parameters given observations (n, d)."""
@@ -172,16 +180,16 @@ class StateSpace(LinearGaussian):
 
     def _model(self) -> tuple[Tensor, Tensor, Tensor]:
         """Start (5, 3), motion (5, 5) and noise (5, 5) of state and parameters together."""
-        start, move = torch.zeros(5, 3).double(), torch.eye(5).double()
-        start[:2, :2], start[2:] = torch.eye(2), torch.eye(3)
+        start, move = cpu.zeros(5, 3).double(), cpu.eye(5).double()
+        start[:2, :2], start[2:] = cpu.eye(2), cpu.eye(3)
         move[:2, :2], move[0, 4] = self.move, self.DRIVE
-        noise = torch.zeros(5, 5).double()
-        noise[:2, :2] = self.PROCESS**2 * torch.eye(2)
+        noise = cpu.zeros(5, 5).double()
+        noise[:2, :2] = self.PROCESS**2 * cpu.eye(2)
         return start, move, noise
 
     def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
         state, drive, move = theta[:, :2].double(), theta[:, 2].double(), self.move
-        noise = torch.randn(self.d, len(theta), 3, generator=generator, dtype=torch.float64)
+        noise = cpu.randn(self.d, len(theta), 3, generator=generator, dtype=torch.float64)
         seen = []
         for t in range(self.d):
             state = state @ move.mT + self.PROCESS * noise[t, :, :2]
@@ -192,11 +200,11 @@ class StateSpace(LinearGaussian):
     def _log_likelihood(self, theta: Tensor, x: Tensor) -> Tensor:
         """By the innovations of a Kalman filter, given the parameters."""
         mean, move = theta[:, :2], self.move
-        covariance, total = torch.zeros(2, 2).double(), torch.zeros(len(theta)).double()
+        covariance, total = cpu.zeros(2, 2).double(), cpu.zeros(len(theta)).double()
         for t in range(self.d):
             mean = mean @ move.mT
             mean[:, 0] += self.DRIVE * theta[:, 2]
-            covariance = move @ covariance @ move.mT + self.PROCESS**2 * torch.eye(2)
+            covariance = move @ covariance @ move.mT + self.PROCESS**2 * cpu.eye(2)
             variance = covariance[0, 0] + self.NOISE**2
             gain, surprise = covariance[:, 0] / variance, x[:, t] - mean[:, 0]
             total -= 0.5 * (surprise**2 / variance + (2 * math.pi * variance).log())

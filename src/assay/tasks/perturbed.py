@@ -17,7 +17,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .._core import check_count, check_number, stream
+from .._core import (
+    as_tensors,
+    check_count,
+    check_function,
+    check_kind,
+    check_number,
+    cpu,
+    foreign,
+    stream,
+)
 from ..interpret.errors import Error
 from ..samples.calibration import Calibration, Draws
 from ..samples.posterior import StandardNormal
@@ -68,10 +77,12 @@ class Perturbed:
 
     def __post_init__(self) -> None:
         check_number("size", self.size, least=0.0, strict=False)
-        if not isinstance(self.error, Error):
-            raise TypeError(f"error: expected one such as Shift(0); got {self.error!r}.")
+        check_kind("task", self.task, "a Task such as ConjugateGaussian()", Task)
+        check_kind("error", self.error, "one such as Shift(0)", Error)
+        if self.region is not None:
+            check_function("region", self.region, "a function of x, or None")
         # A coordinate that the task does not have is refused here, not at the first draw.
-        self.error.distort(torch.zeros(1, self.task.m), self.size)
+        self.error.distort(cpu.zeros(1, self.task.m), self.size)
 
     def draws(self, x: Any, k: int, generator: torch.Generator) -> Tensor:
         """Draws (n, k, m) at observations (n, d)."""
@@ -115,14 +126,14 @@ class Perturbed:
 
     def at(self, x: Any, n: int, generator: torch.Generator) -> Draws:
         """One observation (d,) with n draws there."""
-        x = torch.as_tensor(x)
+        (x,) = as_tensors({"x": x}).values()
         return Draws(x, self.draws(x[None], n, generator)[0])
 
     def moved(self, x: Any, generator: torch.Generator | None = None) -> Moved:
         """What the error does at one observation (d,), by many draws, always the same if None."""
-        (x,) = self.task._checked("x", torch.as_tensor(x)[None], self.task.d)
+        (x,) = self.task._checked("x", as_tensors({"x": x})["x"][None], self.task.d)
         if not self._wrong(x[None])[0]:
-            return Moved(torch.zeros(self.task.m), torch.ones(self.task.m), 0.0)
+            return Moved(cpu.zeros(self.task.m), cpu.ones(self.task.m), 0.0)
         generator = generator or stream(0, "moved")
         mean, deviation = (part[0] for part in self.task.moments(x[None]))
         right = self.task.posterior(x, MEASURED, generator).theta.double()
@@ -139,5 +150,5 @@ class Perturbed:
 
     def _wrong(self, x: Tensor) -> Tensor:
         if self.region is None:
-            return torch.ones(len(x), dtype=torch.bool)
-        return torch.as_tensor(self.region(x)).bool()
+            return cpu.ones(len(x), dtype=torch.bool)
+        return foreign("region", self.region, x).bool()

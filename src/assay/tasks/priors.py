@@ -7,6 +7,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from .._core import cpu
+
 
 class Prior(Protocol):
     """A distribution over m parameters."""
@@ -35,13 +37,14 @@ class Box:
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Draws with shape (n, m)."""
-        low, high = torch.tensor(self.low), torch.tensor(self.high)
-        return low + (high - low) * torch.rand(n, len(low), generator=generator)
+        low, high = cpu.tensor(self.low), cpu.tensor(self.high)
+        return low + (high - low) * cpu.rand(n, len(low), generator=generator)
 
     def log_prob(self, theta: Tensor) -> Tensor:
         """Log-densities (n,) of parameters (n, m); minus infinity outside the support."""
         volume = math.prod(b - a for a, b in zip(self.low, self.high, strict=True))
-        return torch.where(self.inside(theta), -math.log(volume), -torch.inf)
+        density = theta.new_tensor(-math.log(volume))
+        return torch.where(self.inside(theta), density, -torch.inf)
 
     def inside(self, theta: Tensor) -> Tensor:
         """Whether parameters (n, m) lie in the support, with shape (n,)."""
@@ -58,7 +61,7 @@ class Gaussian:
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Draws with shape (n, m)."""
         factor = torch.linalg.cholesky(self.precision)
-        noise = torch.randn(len(factor), n, generator=generator, dtype=factor.dtype)
+        noise = cpu.randn(len(factor), n, generator=generator, dtype=factor.dtype)
         draws: Tensor = torch.linalg.solve_triangular(factor.mT, noise, upper=True)
         return draws.mT.float()
 

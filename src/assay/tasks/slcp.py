@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import max_pool3d
 
+from .._core import cpu
 from .priors import Box
 from .task import Exact, Task, rejection
 from .truncated import log_mass, truncated_normal
@@ -51,7 +52,7 @@ class SLCP(Task):
     prior = Box((-EDGE,) * 5, (EDGE,) * 5)
 
     def _simulate(self, theta: Tensor, generator: torch.Generator) -> Tensor:
-        noise = torch.randn(len(theta), 4, 2, generator=generator, dtype=torch.float64)
+        noise = cpu.randn(len(theta), 4, 2, generator=generator, dtype=torch.float64)
         s = _Covariance.of(theta[:, 2:].double())
         first, second = s.first.sqrt(), (s.determinant / s.first).sqrt()
         lower = s.cross / first
@@ -64,7 +65,7 @@ class SLCP(Task):
         # The coordinate that lies farther out comes first: what the other has to be given it is
         # then less of a surprise. Roles of both are the same.
         order = points.mean(0).abs().argsort(descending=True)
-        back = torch.cat([order.argsort(), 2 + order.argsort(), torch.tensor([4])])
+        back = torch.cat([order.argsort(), 2 + order.argsort(), cpu.arange(4, 5)])
         grid = _Grid.zoomed(points[:, order])
         _, weights = grid.propose(max(4 * n, 4000), generator)
         bound = weights.max() + math.log(MARGIN)
@@ -123,8 +124,8 @@ class _Grid:
     @classmethod
     def zoomed(cls, points: Tensor) -> "_Grid":
         """The grid around the mass."""
-        low = torch.tensor([0.0, 0.0, -EDGE], dtype=torch.float64)
-        high = torch.tensor([1.0, 1.0, EDGE], dtype=torch.float64)
+        low = cpu.tensor([0.0, 0.0, -EDGE], dtype=torch.float64)
+        high = cpu.tensor([1.0, 1.0, EDGE], dtype=torch.float64)
         for cells in CELLS:
             grid = cls._over(points, low, high, cells)
             mass = grid.density.flatten().softmax(0).reshape(cells)
@@ -141,8 +142,9 @@ class _Grid:
     def _over(
         cls, points: Tensor, low: Tensor, high: Tensor, cells: tuple[int, int, int]
     ) -> "_Grid":
-        cell = (high - low) / torch.tensor(cells)
-        axes = [low[i] + (torch.arange(cells[i]) + 0.5) * cell[i] for i in range(3)]
+        cell = (high - low) / cpu.tensor(cells, dtype=torch.int64)
+        middles = [cpu.arange(count, dtype=torch.float32) + 0.5 for count in cells]
+        axes = [low[i] + middles[i] * cell[i] for i in range(3)]
         centres = torch.cartesian_prod(*axes)
         density = _log_marginal(points, centres) + _Mean.of(points, centres).log_mass
         return cls(points, low.clone(), cell, density.reshape(cells))
@@ -153,10 +155,10 @@ class _Grid:
         log_mass = torch.logaddexp(self.density, near).flatten().log_softmax(0)
         cells = torch.multinomial(log_mass.exp(), n, replacement=True, generator=generator)
         index = torch.stack(torch.unravel_index(cells, self.density.shape), 1)
-        u = torch.rand(n, 3, generator=generator, dtype=torch.float64)
+        u = cpu.rand(n, 3, generator=generator, dtype=torch.float64)
         v = self.low + (index + u) * self.cell
         mu, weight = _Mean.of(self.points, v).draw(generator)
-        signs = 2.0 * torch.randint(2, (n, 2), generator=generator) - 1
+        signs = 2.0 * cpu.randint(2, (n, 2), generator=generator) - 1
         theta = torch.cat([mu, signs * EDGE * v[:, :2] ** 4, v[:, 2:]], 1)
         return theta, _log_marginal(self.points, v) + weight - log_mass[cells]
 
@@ -199,7 +201,7 @@ class _Mean:
         mean = cls(middle, width, s.cross / s.first, rest, width[:, None], log_mass(low, high))
         # The mass is log-concave in the first coordinate: about its largest value in a stratum is
         # that at its ends or in its middle.
-        u = torch.linspace(0, 1, 2 * STRATA + 1, dtype=torch.float64).expand(len(v), -1)
+        u = cpu.linspace(0, 1, 2 * STRATA + 1, dtype=torch.float64).expand(len(v), -1)
         masses = mean._second(mean._quantile(u)).unfold(1, 3, 2).amax(2)
         return cls(middle, width, mean.slope, rest, masses, mean.first)
 
@@ -211,7 +213,7 @@ class _Mean:
     def draw(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Means (n, 2), and the logarithm (n,) of mass in the box over proposal."""
         strata = torch.multinomial(self.strata.softmax(1), 1, generator=generator)
-        u = torch.rand(strata.shape, generator=generator, dtype=torch.float64)
+        u = cpu.rand(strata.shape, generator=generator, dtype=torch.float64)
         first = self._quantile((strata + u) / STRATA)
         weight = self._second(first) - self.strata.gather(1, strata)
         low, high = self._limits(first[:, 0])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from .._core import as_tensors, check_count, check_finite, stream
+from .._core import as_tensors, check_count, check_finite, check_kind, cpu, stream
 from .priors import Prior
 
 # Observations from which on progress is shown.
@@ -74,6 +74,7 @@ class Task(ABC):
 
     def simulate(self, theta: Any, generator: torch.Generator) -> Tensor:
         """Observations (n, d), one for each row of parameters (n, m) in the prior's support."""
+        check_kind("generator", generator, "a torch.Generator", torch.Generator)
         theta = self._checked("theta", theta, self.m)
         outside = (~self.prior.inside(theta)).nonzero().flatten()
         if len(outside):
@@ -85,11 +86,13 @@ class Task(ABC):
 
     def joint(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draws of the joint: parameters (n, m) of the prior and what they produce, (n, d)."""
+        check_kind("generator", generator, "a torch.Generator", torch.Generator)
         theta = self.prior.sample(check_count("n", n), generator)
         return theta, self._simulate(theta, generator)
 
     def posterior(self, x: Any, n: int, generator: torch.Generator) -> Exact:
         """Draws (n, m) of the true posterior at one observation (d,)."""
+        check_kind("generator", generator, "a torch.Generator", torch.Generator)
         (x,) = as_tensors({"x": x}).values()
         if x.shape != (self.d,):
             raise ValueError(
@@ -101,6 +104,7 @@ class Task(ABC):
 
     def draws(self, x: Any, k: int, generator: torch.Generator) -> Tensor:
         """Draws (n, k, m) of the true posterior, k at each of n observations (n, d)."""
+        check_kind("generator", generator, "a torch.Generator", torch.Generator)
         x = self._checked("x", x, self.d)
         return self._draws(x.double(), check_count("k", k), generator).to(x.dtype)
 
@@ -135,6 +139,8 @@ class Task(ABC):
         theta = self._checked("theta", theta, self.m).double()
         (x,) = as_tensors({"x": x}).values()
         x = self._checked("x", x.expand(len(theta), -1) if x.ndim == 1 else x, self.d).double()
+        if len(x) != len(theta):
+            raise ValueError(f"x: expected one or {len(theta)} observations; got {len(x)}.")
         density = self.prior.log_prob(theta) + self._log_likelihood(theta, x)
         return torch.where(self.prior.inside(theta), density, -torch.inf)
 
@@ -146,7 +152,7 @@ class Task(ABC):
             words = f"task: expected one of the benchmark; got {self.name}, which is not."
             raise ValueError(words)
         fields = ("observation", "true_parameters")
-        return Observations(*(torch.tensor(stored[field]) for field in fields))
+        return Observations(*(cpu.tensor(stored[field]) for field in fields))
 
     def _checked(self, name: str, rows: Any, width: int) -> Tensor:
         given = as_tensors({name: rows})[name]
@@ -175,7 +181,7 @@ def rejection(
     """
     kept, accepted, proposed, exceeded = [], 0, 0, 0
     for theta, weight in proposals:
-        u = torch.rand(len(theta), generator=generator, dtype=torch.float64)
+        u = cpu.rand(len(theta), generator=generator, dtype=torch.float64)
         kept.append(theta[u.log() < weight])
         accepted, proposed = accepted + len(kept[-1]), proposed + len(theta)
         exceeded += int((weight > 0).sum())

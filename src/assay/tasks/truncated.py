@@ -5,6 +5,8 @@ import scipy.special
 import torch
 from torch import Tensor
 
+from .._core import cpu
+
 
 def log_mass(low: Tensor, high: Tensor) -> Tensor:
     """The logarithm of the mass of a standard normal between two limits, far out as well."""
@@ -29,7 +31,7 @@ def truncated_normal(low: Tensor, high: Tensor, u: Tensor | torch.Generator) -> 
     upper = _upper(low, high)
     a, b = _mirrored(low, high)
     if isinstance(u, torch.Generator):
-        u = torch.rand(a.shape, generator=u, dtype=torch.float64)
+        u = cpu.rand(a.shape, generator=u, dtype=torch.float64)
     quantile = np.where(upper, 1 - u.numpy(), u.numpy())
     log_a, log_b = scipy.special.log_ndtr(a), scipy.special.log_ndtr(b)
     # log(e^A + u (e^B - e^A)); at the lower end it may be minus infinity.

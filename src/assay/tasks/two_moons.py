@@ -17,7 +17,7 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from .._core import stream
+from .._core import cpu, stream
 from .priors import Box
 from .task import MOMENT_DRAWS, Exact, Task
 
@@ -123,7 +123,7 @@ def _truncated(n: int, least: float, most: float, generator: torch.Generator) ->
     sign = -1.0 if low > 0 else 1.0
     low, high = sorted((sign * low, sign * high))
     edges = scipy.special.ndtr([low, high])
-    part = torch.rand(n, generator=generator, dtype=torch.double)
+    part = cpu.rand(n, generator=generator, dtype=torch.double)
     score: Tensor = torch.special.ndtri(edges[0] + part * (edges[1] - edges[0]))
     return RADIUS + sign * WIDTH * score
 
@@ -131,7 +131,7 @@ def _truncated(n: int, least: float, most: float, generator: torch.Generator) ->
 def _proposed(x: Tensor, radius: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Proposals (b, n, 2) at observations (b, 2), and whether prior and map allow them, (b, n)."""
     points = _crescent(radius, generator)
-    sign = 2 * torch.randint(2, radius.shape, generator=generator) - 1
+    sign = 2 * cpu.randint(2, radius.shape, generator=generator) - 1
     return _mapped(points - x[:, None], sign)
 
 
@@ -144,7 +144,7 @@ def _mapped(moved: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
 
 def _averaged(x: Tensor, points: Tensor) -> Tensor:
     """Means and deviations (2, b, 2) at observations (b, 2), NaN where few points are left."""
-    theta, inside = _mapped((points - x[:, None])[:, None], torch.tensor([[-1], [1]]))
+    theta, inside = _mapped((points - x[:, None])[:, None], cpu.arange(-1, 2, 2)[:, None])
     weights = inside.flatten(1).double()
     weights = weights / torch.where(weights.sum(1) < FEWEST, torch.nan, weights.sum(1))[:, None]
     rows = theta.flatten(1, 2)
@@ -154,10 +154,10 @@ def _averaged(x: Tensor, points: Tensor) -> Tensor:
 
 
 def _radius(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    return RADIUS + WIDTH * torch.randn(shape, generator=generator, dtype=torch.double)
+    return RADIUS + WIDTH * cpu.randn(shape, generator=generator, dtype=torch.double)
 
 
 def _crescent(radius: Tensor, generator: torch.Generator) -> Tensor:
     """Points (..., 2) of the crescent at radii (...)."""
-    angle = math.pi * (torch.rand(radius.shape, generator=generator, dtype=torch.double) - 0.5)
+    angle = math.pi * (cpu.rand(radius.shape, generator=generator, dtype=torch.double) - 0.5)
     return torch.stack([radius * angle.cos() + CENTRE, radius * angle.sin()], -1)

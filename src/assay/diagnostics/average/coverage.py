@@ -33,16 +33,16 @@ from ..._core import (
     as_null,
     as_tensors,
     check_finite,
-    check_kind,
+    check_function,
     check_number,
-    isolated,
+    foreign,
+    own_terms,
     seed_of,
-    stream,
 )
 from ...nulls.ranks import Cells, UniformRanks, rank_curve, surprised
 from ...results import LEVELS, Result, clopper_pearson, holm, rows_of, settings_of, too_few
 from ...results import pvalue as exact_pvalue
-from ...samples.calibration import Calibration
+from ...samples.calibration import Calibration, check_calibration
 from ...samples.neighbourhoods import spread
 from .ranks import (
     Quantity,
@@ -56,6 +56,7 @@ from .ranks import (
 )
 
 
+@own_terms()
 def coverage(
     calibration: Calibration,
     log_q: Quantity | None = None,
@@ -89,7 +90,7 @@ def coverage(
         >>> coverage(narrow, log_q).sentence
         'q is overconfident: its 90 % highest-density regions hold the truth in 68 % of cases.'
     """
-    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    check_calibration(calibration)
     named, seed = checked_levels(levels), seed_of(seed)
     if log_q is None:
         ranks = ranked(calibration, None, seed)
@@ -342,6 +343,7 @@ References = UniformBox | Callable[[Tensor], Any] | Any
 Metric = ScaledEuclidean | Callable[[Tensor, Tensor], Any]
 
 
+@own_terms()
 def tarp(
     calibration: Calibration,
     references: References = UniformBox(),  # noqa: B008
@@ -374,7 +376,7 @@ def tarp(
         >>> result.directions
         ('overconfident or biased',)
     """
-    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    check_calibration(calibration)
     check_draws(calibration)
     named, seed = checked_levels(levels), seed_of(seed)
     null = as_null(null, UniformRanks(), UniformRanks, hint="UniformRanks(999)")
@@ -437,8 +439,7 @@ def _references(
             f"{references!r}."
         )
     if callable(references):
-        with torch.no_grad(), isolated(stream(0, "references")):
-            references = references(calibration.x)
+        references = foreign("references", references, calibration.x)
     points = as_tensors({"references": references})["references"].to(theta)
     if points.shape != theta.shape:
         raise ValueError(
@@ -452,11 +453,9 @@ def _references(
 def _measure(metric: Metric, members: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
     """A function of parameters (b, r, m) and references (b, 1, m) with distances (b, r)."""
     if not isinstance(metric, ScaledEuclidean):
-        if not callable(metric) or isinstance(metric, type):
-            raise TypeError(
-                "metric: expected ScaledEuclidean() or a function of parameters and references; "
-                f"got {metric!r}."
-            )
+        check_function(
+            "metric", metric, "ScaledEuclidean() or a function of parameters and references"
+        )
         return _checked_metric(metric)
     scales = spread(members) if metric.scales is None else members.new_tensor(metric.scales)
     if scales.shape != members[0].shape:
@@ -482,9 +481,7 @@ def _checked_metric(metric: Callable[[Tensor, Tensor], Any]) -> Callable[[Tensor
     """A metric of any kind, which must give numbers of the right shape."""
 
     def measure(theta: Tensor, references: Tensor) -> Tensor:
-        with torch.no_grad(), isolated(stream(0, "metric")):
-            given = metric(theta, references)
-        distances = as_tensors({"metric": given})["metric"].to(theta.device)
+        distances = foreign("metric", metric, theta, references).to(theta.device)
         if distances.shape != theta.shape[:2]:
             raise ValueError(
                 "metric: expected a function that maps parameters (b, r, m) and references "

@@ -29,12 +29,12 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from ..._core import Seed, as_null, check_kind, seed_of
+from ..._core import Seed, as_null, own_terms, seed_of
 from ...classifiers.base import Classifier, Scores, as_classifier
 from ...classifiers.mlp import MLP
 from ...nulls.exchange import Exchange, LabelCopies
 from ...results import Result, settings_of
-from ...samples.calibration import Calibration
+from ...samples.calibration import Calibration, check_calibration
 from ...samples.neighbourhoods import EVERYWHERE
 
 HYPOTHESIS = f"q(theta | x) = p(theta | x) {EVERYWHERE}"
@@ -44,6 +44,7 @@ NARROWEST = 1e-6
 SETS = 2**12
 
 
+@own_terms()
 def divergence(
     calibration: Calibration,
     classifier: Classifier | None = None,
@@ -71,7 +72,7 @@ def divergence(
         >>> bool(result.kl > 0)  # the truth is 0.35 nats
         True
     """
-    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    check_calibration(calibration)
     classifier = as_classifier(classifier, MLP())
     null = as_null(null, Exchange(999), Exchange)
     seed = seed_of(seed)

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._core import as_tensors, check_finite, isolated, mix_seed, stream
+from ..._core import as_tensors, check_finite, check_function, cpu, foreign, mix_seed, stream
 from ...samples.calibration import Calibration, has_order, tied_ranks
 
 # Rows on which a quantity is evaluated at a time, and draws that are compared at a time.
@@ -105,7 +105,7 @@ class RowStream:
     def uniform(self, *key: int | str, width: tuple[int, ...] = ()) -> Tensor:
         """Uniform numbers (n, *width) in double precision, a row for each observation."""
         shape, generator = (len(self.order), *width), stream(self.seed, *key)
-        numbers = torch.rand(shape, generator=generator, dtype=torch.double)
+        numbers = cpu.rand(shape, generator=generator, dtype=torch.double)
         return numbers[torch.from_numpy(self.order.argsort())]
 
 
@@ -123,7 +123,7 @@ class Ranks:
 
     def levels(self, seed: int) -> np.ndarray:
         """Levels (n, j) between 0 and 1, exactly uniform if q is right."""
-        chance = torch.rand(self.ranks.shape, generator=stream(seed, "levels"), dtype=torch.double)
+        chance = cpu.rand(self.ranks.shape, generator=stream(seed, "levels"), dtype=torch.double)
         return np.asarray((self.ranks + chance.numpy()) / (self.k + 1))
 
 
@@ -180,10 +180,7 @@ def evaluated(calibration: Calibration, name: str, quantity: Quantity) -> Values
     check_draws(calibration)
     n, k = len(calibration), calibration.k or 0
     if not isinstance(quantity, Values):
-        if not callable(quantity):
-            raise TypeError(
-                f"{name}: expected a function of theta and x, or Values; got {quantity!r}."
-            )
+        check_function(name, quantity, "a function of theta and x, or Values")
         quantity = _applied(calibration, name, quantity)
     if quantity.draws.shape != (n, k):
         raise ValueError(
@@ -301,9 +298,7 @@ def _applied(calibration: Calibration, name: str, function: Callable[..., Any]) 
     parts = []
     for truth, draws, x in zip(*(a.split(max(1, ROWS // r)) for a in arrays), strict=True):
         rows = torch.cat([truth, draws], 1).flatten(0, 1)
-        with torch.no_grad(), isolated(stream(0, "quantity")):
-            given = function(rows, x.repeat_interleave(r, 0))
-        values = as_tensors({name: given})[name].to(rows.device)
+        values = foreign(name, function, rows, x.repeat_interleave(r, 0)).to(rows.device)
         if values.shape != (len(rows),):
             raise ValueError(
                 f"{name}: expected a function that maps theta (b, m) and x (b, ...) to (b,); got "
@@ -372,5 +367,5 @@ def _dimension(near: Tensor, far: Tensor) -> float:
 @cache
 def _gaussian_dimension(k: int, m: int) -> float:
     """The same for as many draws of a Gaussian."""
-    noise = torch.randn(50, k, m, generator=stream(0, "dimension"), dtype=torch.double)
+    noise = cpu.randn(50, k, m, generator=stream(0, "dimension"), dtype=torch.double)
     return _dimension(*_neighbours(noise))

@@ -24,7 +24,7 @@ import scipy.optimize
 import scipy.special
 import scipy.stats
 
-from ..._core import Seed, as_null, check_kind, check_number, seed_of
+from ..._core import Seed, as_null, check_number, own_terms, seed_of
 from ...nulls.ranks import (
     Cells,
     Compared,
@@ -38,7 +38,7 @@ from ...nulls.ranks import (
     surprised,
 )
 from ...results import Result, equals, holm, rows_of, settings_of, too_few
-from ...samples.calibration import Calibration
+from ...samples.calibration import Calibration, check_calibration
 from .ranks import Quantity, RowStream, ranked
 
 # With a bias beyond this many standard deviations ranks pile up at one end, whatever the width.
@@ -52,6 +52,7 @@ DIFFERENCE = 0.01
 COPIES = 4999
 
 
+@own_terms()
 def sbc(
     calibration: Calibration,
     quantities: Mapping[str, Quantity] | None = None,
@@ -82,7 +83,7 @@ def sbc(
         >>> result.directions[0].split(":")[0]
         'overconfident'
     """
-    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    check_calibration(calibration)
     seed = seed_of(seed)
     ranks = ranked(calibration, quantities, seed)
     usual = UniformRanks.enough(len(ranks.names))

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..._core import cpu
 from ...results import step_down
 
 # Numbers in the largest table of scores: it stays in the cache of a core.
@@ -52,7 +53,7 @@ class Exchanged:
     ) -> "Exchanged":
         """Scores (b, r, m) and marks (b, r, l) of members, truths first, and so many exchanges."""
         b, r, _ = scores.shape
-        who = torch.randint(r, (copies + 1, b), generator=generator, dtype=torch.int16)
+        who = cpu.randint(r, (copies + 1, b), generator=generator, dtype=torch.int16)
         who[0] = 0
         return cls(scores.double(), marks.double(), who.to(scores.device))
 
@@ -122,7 +123,7 @@ def varying(exchanged: Exchanged, contrasts: Tensor) -> np.ndarray:
 
 def pairs(m: int) -> tuple[Tensor, Tensor]:
     """The first and the second of every pair of m parameters."""
-    first, second = torch.triu_indices(m, m, 1)
+    first, second = cpu.triu_indices(m, m, 1)
     return first, second
 
 

@@ -27,6 +27,8 @@ import scipy.special
 import torch
 from torch import Tensor
 
+from ..._core import cpu
+
 # Points for each term of the polynomial, at least; nearest points that are looked at, at most.
 PER_TERM, MOST_POINTS = 5, 2**13
 # Lengths of smooth functions over the radius of the neighbourhood; variances over that of noise.
@@ -237,7 +239,7 @@ def _single(moved: Tensor) -> Tensor:
     """Phases (b, w) of functions of single coordinates, those that vary most."""
     if moved.shape[1] > MOST_SINGLE:
         moved = moved @ torch.linalg.svd(moved, full_matrices=False).Vh[:MOST_SINGLE].mT
-    levels = (torch.arange(SINGLE).to(moved) + 0.5) / SINGLE
+    levels = (cpu.arange(SINGLE).to(moved) + 0.5) / SINGLE
     frequencies = torch.special.ndtri(0.5 + levels / 2)
     phases: Tensor = (moved[..., None] * frequencies).flatten(1)
     return phases

@@ -22,13 +22,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._core import Seed, as_null, check_kind, seed_of
+from ..._core import Seed, as_null, check_function, own_terms, seed_of
 from ...classifiers.base import Classifier, Scores, as_classifier
 from ...classifiers.mlp import MLP
 from ...nulls.copies import Copies
 from ...nulls.exchange import GlobalNull, KnownBase, LocalExchange, Null, global_null
 from ...results import GlobalMaxT, Holm, LC2STResult, combined, settings_of
-from ...samples.calibration import Calibration, Draws, Latents, Observation, ObservedDraws
+from ...samples.calibration import (
+    Calibration,
+    Draws,
+    Latents,
+    Observation,
+    ObservedDraws,
+    check_calibration,
+)
 from .base import LocalTest
 
 # A function of class probabilities (..., s) at draws of q, with values (...).
@@ -52,6 +59,7 @@ def mse0(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(np.mean((d - 0.5) ** 2, axis=-1))
 
 
+@own_terms()
 def lc2st(
     calibration: Calibration,
     classifier: Classifier | None = None,
@@ -81,7 +89,7 @@ def lc2st(
         >>> float(test(Draws(x_o, x_o / 2 + 0.2 * z)).pvalue)
         0.05
     """
-    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    check_calibration(calibration)
     calibration = calibration.sorted()
     # One that is chosen for the calibration is chosen now, for all of its fits.
     classifier = as_classifier(classifier, MLP()).choose(calibration)
@@ -91,8 +99,7 @@ def lc2st(
             "share: expected a single one, since several sizes need a classifier in closed form "
             f"such as Ridge(); got {null.where.shares} with {classifier!r}."
         )
-    if not callable(statistic):
-        raise TypeError(f"statistic: expected a function such as mse0; got {statistic!r}.")
+    check_function("statistic", statistic, "a function such as mse0")
     seed = seed_of(seed)
     copies = _copies(calibration, classifier, null, seed)
     # Nulls that depend on x_o are fitted when it is known.
@@ -123,6 +130,7 @@ class LC2ST(LocalTest):
     scores: Scores
     fitted_as: tuple[int, int]
 
+    @own_terms()
     def __call__(self, draws: Any) -> LC2STResult:
         """Tests q at one observation or many, with draws of q there; x_o alone for latents."""
         if self.fitted_as != (self.seed, self.null.n):
@@ -153,6 +161,7 @@ class LC2ST(LocalTest):
         Nulls of a known base are those of x, the base, the classifier and the seed: where these
         are the same, as for several flows of one task, the data alone are fitted.
         """
+        check_calibration(calibration)
         calibration = calibration.sorted()
         if not self._same_nulls(calibration):
             return lc2st(calibration, self.classifier, self.null, self.statistic, self.seed)
@@ -231,7 +240,7 @@ class LC2ST(LocalTest):
 
     def _statistics(self, probabilities: np.ndarray) -> np.ndarray:
         """Statistics (o, H + 1), which any function of probabilities must give."""
-        values = np.asarray(self.statistic(probabilities))
+        values = np.asarray(self.statistic(probabilities.copy()))
         if values.shape != probabilities.shape[:2]:
             raise ValueError(
                 "statistic: expected a function that maps probabilities (..., s) to (...); got "

@@ -37,8 +37,8 @@ from ..._core import (
     Seed,
     as_tensors,
     check_count,
-    check_kind,
     check_share,
+    cpu,
     seed_of,
     spread_over,
     stream,
@@ -56,7 +56,14 @@ from ...results import (
     pvalue,
     versions,
 )
-from ...samples.calibration import FEWEST_ROWS, Calibration, Draws, Latents, Observation
+from ...samples.calibration import (
+    FEWEST_ROWS,
+    Calibration,
+    Draws,
+    Latents,
+    Observation,
+    check_calibration,
+)
 from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood
 from ...samples.posterior import Embed, StandardNormal
 from ...samples.tables import Layout
@@ -81,7 +88,7 @@ class Uniform:
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Returns n draws, with shape (n, j)."""
-        return torch.rand(n, self.dim, generator=generator)
+        return cpu.rand(n, self.dim, generator=generator)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +181,7 @@ class Levels:
             >>> bool((levels.u > 0.95).all())  # a truth in the tails of q
             True
         """
-        check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+        check_calibration(calibration)
         densities, order = log_densities(calibration, log_q), calibration.order
         calibration = calibration.subset(order)
         values = Values(-densities.truth[order], -densities.draws[order])
@@ -208,7 +215,7 @@ class Levels:
             >>> Levels.pit(Calibration.from_base(z, x)).names
             ('z[0]', 'z[1]', 'z[2]')
         """
-        check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+        check_calibration(calibration)
         calibration = calibration.sorted()
         x, embed, m = calibration.x, calibration.embed, calibration.m
         made = partial(cls, layout=calibration.layout)
@@ -273,8 +280,8 @@ class LevelCopies:
             return u[rows]
         generator = stream(self._mixed, "null", h)
         if u_q is None:
-            return torch.rand(u.shape, generator=generator).to(u)[rows]
-        who = torch.randint(u_q.shape[1] + 1, (len(u),), generator=generator).to(rows.device)
+            return cpu.rand(u.shape, generator=generator).to(u)[rows]
+        who = cpu.randint(u_q.shape[1] + 1, (len(u),), generator=generator).to(rows.device)
         return self._members[rows, who[rows]]
 
     @cached_property
@@ -309,7 +316,7 @@ def _ranked_members(calibration: Calibration, seed: int) -> np.ndarray:
     """Levels (n, k + 1, m) of all members of each set, the truth first."""
     members = calibration.members
     # In random order, so that chance and not the place in the set decides between ties.
-    order = torch.rand(members.shape[:2], generator=stream(seed, "ties")).argsort(1)
+    order = cpu.rand(members.shape[:2], generator=stream(seed, "ties")).argsort(1)
     index = order.to(members.device)[..., None].expand_as(members)
     white = torch.cat([Whitened()(part) for part in members.gather(1, index).split(RANKED_SETS)])
     ranks = white.argsort(dim=1, stable=True).argsort(1)
@@ -577,7 +584,7 @@ class LevelTest(LocalTest):
 
 def weighted_curves(around: Around, copies: LevelCopies, alphas: np.ndarray) -> np.ndarray:
     """Estimates of r, with shape (c, o, H + 1, j, g), from weights around o observations."""
-    edges = torch.as_tensor(alphas).to(copies.levels.u)
+    edges = torch.from_numpy(alphas).to(copies.levels.u)
     g, columns = len(edges), copies.levels.u.shape[1]
 
     def counts(h: int) -> Tensor:
@@ -603,13 +610,11 @@ def level_test(levels: Levels, where: Any, null: Any, alphas: Any, seed: Seed) -
 
 def _grid(alphas: Any) -> np.ndarray:
     """Levels in rising order, strictly between 0 and 1."""
-    try:
-        grid = np.unique(np.asarray(alphas, float))
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"alphas: expected numbers between 0 and 1; got {alphas!r}.") from error
-    if not len(grid) or not ((grid > 0) & (grid < 1)).all():
+    (given,) = as_tensors({"alphas": alphas}).values()
+    grid = np.unique(given.double().cpu().numpy())
+    if given.ndim > 1 or not ((grid > 0) & (grid < 1)).all():
         raise ValueError(
             f"alphas: expected levels above 0 and below 1, since curves are known there; got "
-            f"{grid.tolist()}."
+            f"{given.tolist()}."
         )
     return grid

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core import Seed, check_kind
+from ..._core import Seed, check_kind, own_terms
 from ...nulls.exchange import LocalExchange
 from ...samples.calibration import Calibration
 from ...samples.neighbourhoods import Neighbourhood
@@ -32,6 +32,7 @@ WORDS = {
 }
 
 
+@own_terms()
 def lhpd(
     calibration: Calibration | Levels,
     log_q: Quantity | None = None,
@@ -126,6 +127,7 @@ class LHPD(LevelTest):
             )
         return Levels.hpd(calibration, self.log_q, seed)
 
+    @own_terms()
     def __call__(self, draws: Any) -> LHPDResult:
         """Tests q at one observation or many; draws of q there are not needed."""
         observation = self._observation(draws)

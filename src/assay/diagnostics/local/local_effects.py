@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._core import Seed, check_kind, mix_seed, one_thread, seed_of, spread_over, stream
+from ..._core import Seed, cpu, mix_seed, one_thread, seed_of, spread_over, stream
 from ...classifiers.features import Coordinates, NormalScores, Whitened
 from ...results import LEVELS, Rowed
-from ...samples.calibration import Calibration, Draws
+from ...samples.calibration import Calibration, Draws, check_calibration
 from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood, spread
 from .claims import Claim, Exchanged, claims, pairs, varying
 from .estimates import Estimate, Estimates, Told
@@ -133,7 +133,7 @@ def local_effects(
         >>> found.bias.pvalue[-1]
         array([0.005, 0.005])
     """
-    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    check_calibration(calibration)
     where, draws, seed = as_neighbourhood(where), Draws.of(draws), seed_of(seed)
     named, calibration = calibration.named, usable(calibration, seed)
     observation = calibration.observation(draws)
@@ -190,7 +190,7 @@ class _Around:
         if len(counts) != 2 or counts[0] == counts[1]:
             return self.shares, self.near
         few = int(counts.double().prod().sqrt())
-        middle = (torch.arange(self.shares.shape[1]) < few).to(self.shares) / few
+        middle = (cpu.arange(self.shares.shape[1]) < few).to(self.shares) / few
         near = torch.stack([self.near[0], self.near.prod().sqrt(), self.near[1]])
         return torch.stack([self.shares[0], middle, self.shares[1]]), near
 
@@ -215,7 +215,7 @@ def _directions(calibration: Calibration, points: Tensor, weights: Tensor) -> Te
         return None
     means = calibration.members.double().mean(1)
     x, y = ((part - part.mean(0)) / spread(part) for part in (points.double(), means))
-    gram = x.mT @ x + d * torch.eye(d).to(x)
+    gram = x.mT @ x + d * cpu.eye(d).to(x)
     slopes = torch.linalg.solve(gram, x.mT @ y) / spread(points.double())[:, None]
     most = max(1, fewest // PER_TERM - 2)
     found: Tensor = torch.linalg.svd(slopes, full_matrices=False).U[:, :most]
@@ -265,7 +265,7 @@ def _sizes(seen: Seen, around: _Around) -> Sizes:
 def _shown(seen: Seen, around: _Around) -> dict[str, np.ndarray]:
     """Truths of the largest size and, for each, a draw of q at the same x."""
     rows = (around.shares[-1] > 0).nonzero().flatten()
-    rows = rows[torch.linspace(0, len(rows) - 1, min(SHOWN, len(rows))).round().long()]
+    rows = rows[cpu.linspace(0, len(rows) - 1, min(SHOWN, len(rows))).round().long()]
     both = {"truths": seen.z[rows], "drawn": seen.members[rows, 1]}
     blank = (0, 0, 0, SHOWN - len(rows))
     pad = torch.nn.functional.pad

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._core import Seed
+from ..._core import Seed, own_terms
 from ...nulls.exchange import LocalExchange
 from ...results import combined, pvalue
 from ...samples.calibration import Calibration, Observation
@@ -36,6 +36,7 @@ NEAREST = 1e-6
 LEAST_VARIANCE = 0.1
 
 
+@own_terms()
 def lpit(
     calibration: Calibration | Levels,
     where: Neighbourhood | None = None,
@@ -144,6 +145,7 @@ class LPIT(LevelTest):
         """The levels of another calibration."""
         return Levels.pit(calibration, seed)
 
+    @own_terms()
     def __call__(self, draws: Any) -> LPITResult:
         """Tests q at one observation or many; draws of q there are not needed."""
         observation = self._observation(draws)

@@ -25,6 +25,7 @@ import scipy.special
 import torch
 from torch import Tensor
 
+from ..._core import cpu
 from ...results import LEVELS, Rowed
 from ...samples.neighbourhoods import middle
 
@@ -125,7 +126,7 @@ class Ellipsoids:
 
     def inside(self, rows: Tensor, shares: Tensor) -> Tensor:
         """Whether the truths of b rows are inside (v, b, m + 1, l), the region last."""
-        some = torch.arange(0, len(rows), 1 + len(rows) * self._views[0].shape[1] // MEMBERS)
+        some = cpu.arange(0, len(rows), 1 + len(rows) * self._views[0].shape[1] // MEMBERS)
         some = some.to(rows.device)
         weights = shares[some].clamp_min(0)
         views = (_inside(view[rows, 0], view[rows[some]], weights) for view in self._views)
@@ -185,7 +186,7 @@ def _inside(truths: Tensor, view: Tensor, weights: Tensor) -> Tensor:
         below.gather(1, torch.searchsorted(columns, values, right=right)).mT[..., None]
         for right in (False, True)
     )
-    levels = torch.tensor(LEVELS).to(below)
+    levels = cpu.tensor(LEVELS).to(below)
     lower = ((1 - levels) / 2).repeat(view.shape[2], 1)
     upper = ((1 + levels) / 2).repeat(view.shape[2], 1)
     lower[-1], upper[-1] = 0, levels

@@ -31,12 +31,22 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from ..._core import Seed, as_null, check_kind, one_thread, progress, seed_of, spread_over
+from ..._core import (
+    Seed,
+    as_null,
+    check_kind,
+    cpu,
+    one_thread,
+    own_terms,
+    progress,
+    seed_of,
+    spread_over,
+)
 from ...classifiers.features import BANKS, MOST_FEATURES, Coordinates, Latent, Whitened
 from ...nulls.exchange import Exchange, KnownBase, LocalExchange
 from ...nulls.turns import Part, Turns, turned_parts
 from ...results import Adjustment, GlobalMaxT, LocalResult, MaxT, settings_of
-from ...samples.calibration import Calibration, Draws, Latents, Observation
+from ...samples.calibration import Calibration, Draws, Latents, Observation, check_calibration
 from ...samples.neighbourhoods import Neighbourhood, as_neighbourhood, middle
 from ...samples.posterior import StandardNormal
 from .base import ClosedForm, LocalTest
@@ -56,6 +66,7 @@ COPIES, MANY = 16, 2000
 ROOM, PRODUCTS = 2**25, 2**33
 
 
+@own_terms()
 def moments(
     calibration: Calibration,
     where: Neighbourhood | None = None,
@@ -89,10 +100,10 @@ def moments(
         >>> result.effects.dispersion.value[-1].round(1)  # q is 1 / 0.7 = 1.4 times too wide
         array([1.4, 1.4])
     """
-    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    check_calibration(calibration)
     where, null = _local(calibration, where, null)
     coordinates = Whitened() if coordinates is None else coordinates
-    check_kind("coordinates", coordinates, "coordinates such as Whitened()", "check")
+    check_kind("coordinates", coordinates, "coordinates such as Whitened()", "check", "enough")
     banks = tuple(banks) if isinstance(banks, tuple | list) else (banks,)
     _check_banks(banks, calibration.m)
     calibration = _usable(calibration, coordinates)
@@ -195,12 +206,14 @@ class Moments(LocalTest):
     coordinates: Coordinates
     seed: int
 
+    @own_terms()
     def __call__(self, draws: Any) -> MomentsResult:
         """Tests q at one observation or many; with draws there a flow tells of parameters."""
         draws = Draws.of(draws)
         how = self.where, self.coordinates, self.seed
         return replace(self.decided(draws), effects=local_effects(self.calibration, draws, *how))
 
+    @own_terms()
     def decided(self, draws: Any) -> MomentsResult:
         """The same without effects."""
         observation = self.calibration.observation(Draws.of(draws))
@@ -227,6 +240,7 @@ class Moments(LocalTest):
 
     def refit_on(self, calibration: Calibration) -> "Moments":
         """The same recipe on another calibration; nulls of the same latent x are kept."""
+        check_calibration(calibration)
         made = replace(self, calibration=_usable(calibration, self.coordinates))
         if made._null_key == self._null_key:
             vars(made)["_nulls"] = self._nulls
@@ -469,7 +483,7 @@ class _Sets:
 
     def laws(self, banks: tuple[Latent, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and degrees, from the covariance within sets, which no exchange changes."""
-        rows = torch.arange(0, len(self.calibration), 1 + len(self.calibration) // 2000)
+        rows = cpu.arange(0, len(self.calibration), 1 + len(self.calibration) // 2000)
         workers = _workers(self.calibration.x)
 
         def spread(bank: Latent) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..._core import Seed, as_tensors, check_count, seed_of
+from ..._core import Seed, as_tensors, check_count, check_executor, own_terms, seed_of
 from ...nulls.ranks import UniformRanks
 from ...samples.calibration import Calibration
 from ...samples.drawing import draw_at
@@ -34,6 +34,7 @@ from ..average.sbc import SBCResult, sbc
 HYPOTHESIS = "q(theta | x_o, x) is the update of q(theta | x_o) by x, tested by ranks"
 
 
+@own_terms()
 def posterior_sbc(
     sample: Callable[[Tensor, int], Any],
     simulator: Callable[[Any], Any],
@@ -71,6 +72,7 @@ def posterior_sbc(
         >>> bool(result.pvalue > 0.05)
         True
     """
+    check_executor(executor)
     (x_o,) = as_tensors({"x_o": x_o}).values()
     q, seed = as_posterior(sample, x_o[None, None]), seed_of(seed)
 

@@ -21,17 +21,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..._core import Seed, as_null, check_kind, seed_of
+from ..._core import Seed, as_null, check_kind, own_terms, seed_of
 from ...classifiers.base import Classifier, Scores, as_classifier
 from ...classifiers.mlp import MLP
 from ...nulls.exchange import Exchange
 from ...results import LC2STResult, MaxT, combined, settings_of
-from ...samples.calibration import Calibration, Draws, Observation
+from ...samples.calibration import Calibration, Draws, Observation, check_calibration
 from ...samples.neighbourhoods import Nearest
 from ..average.divergence import gains
 from .base import LocalTest
 
 
+@own_terms()
 def region(
     calibration: Calibration,
     classifier: Classifier | None = None,
@@ -57,11 +58,10 @@ def region(
         >>> float(test(Draws([0.0], 0.3 * z[:, 0])).pvalue)  # 0.3 in place of 0.7
         0.001
     """
-    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    check_calibration(calibration)
     classifier = as_classifier(classifier, MLP())
     where = Nearest() if where is None else where
-    if not isinstance(where, Nearest):
-        raise TypeError(f"where: expected a neighbourhood such as Nearest(); got {where!r}.")
+    check_kind("where", where, "a neighbourhood such as Nearest()", Nearest)
     null = as_null(null, Exchange(999), Exchange)
     seed = seed_of(seed)
     trained, held = calibration.sorted().split(0.5, seed)
@@ -86,6 +86,7 @@ class Region(LocalTest):
     scores: Scores
     held: Calibration
 
+    @own_terms()
     def __call__(self, draws: Any) -> LC2STResult:
         """Tests q at one observation or many, with draws of q there."""
         observed = self.held.observe(Draws.of(draws), self.seed)

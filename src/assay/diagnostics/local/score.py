@@ -26,11 +26,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._core import Seed, as_null, check_kind, progress, seed_of, spread_over
+from ..._core import Seed, as_null, check_kind, cpu, own_terms, progress, seed_of, spread_over
 from ...nulls.exchange import Exchange, LocalExchange
 from ...nulls.turns import Part, Portions, Turns, turned_parts
 from ...results import LocalResult, MaxT, probability, pvalue, settings_of
-from ...samples.calibration import Calibration, Draws, Observation
+from ...samples.calibration import Calibration, Draws, Observation, check_calibration
 from ...samples.neighbourhoods import Nearest
 from ...samples.posterior import StandardNormal
 from .base import LocalTest, Move, Planted
@@ -66,6 +66,7 @@ OBSERVATIONS, MANY = 32, 64
 SHARES = (0.05, 0.2)
 
 
+@own_terms()
 def score(
     calibration: Calibration,
     where: Nearest | None = None,
@@ -94,12 +95,12 @@ def score(
         >>> bool(result.auc.value > result.auc.upper)  # truths are told from draws
         True
     """
-    check_kind("calibration", calibration, "a Calibration", "theta_q", "features")
+    check_calibration(calibration)
     if isinstance(null, LocalExchange):
         where, null = null.near(where), Exchange(null.n)
     null = as_null(null, Exchange(), Exchange)
-    if where is not None and not isinstance(where, Nearest):
-        raise TypeError(f"where: expected a neighbourhood such as Nearest(); got {where!r}.")
+    if where is not None:
+        check_kind("where", where, "a neighbourhood such as Nearest()", Nearest)
     calibration = calibration.sorted()
     where = Nearest(SHARES, calibration.distance) if where is None else where
     return Score(calibration, where, null, seed_of(seed))
@@ -161,10 +162,12 @@ class Score(LocalTest):
     null: Exchange
     seed: int
 
+    @own_terms()
     def __call__(self, draws: Any) -> ScoreResult:
         """Tests q at one observation or many."""
         return self._decided(self.calibration.observation(Draws.of(draws)), told=True)
 
+    @own_terms()
     def decided(self, draws: Any) -> ScoreResult:
         """The same without telling truths from draws."""
         return self._decided(self.calibration.observation(Draws.of(draws)), told=False)
@@ -207,6 +210,7 @@ class Score(LocalTest):
 
     def refit_on(self, calibration: Calibration) -> "Score":
         """The same recipe on another calibration."""
+        check_calibration(calibration)
         return replace(self, calibration=calibration.sorted())
 
     @property
@@ -576,7 +580,7 @@ def _renulled(sums: list[Sums]) -> list[Sums]:
     made = []
     for each in sums:
         h = each.near.shape[1] - 1
-        which = torch.arange(h) % len(each.around)
+        which = cpu.arange(h) % len(each.around)
         near, squares = each.near[:, 1:], each.squares[:, 1:]
         apart = each.around[which], each.outside[which]
         made.append(replace(each, near=near, squares=squares, around=apart[0], outside=apart[1]))
@@ -588,7 +592,7 @@ def _joined(sums: Sums, change: Change, extent: int) -> Sums:
 
     The error is that of the sets of one size; those of a smaller one are among them.
     """
-    count = torch.tensor(sums.sizes).to(change.mean)
+    count = cpu.tensor(sums.sizes, dtype=torch.int64).to(change.mean)
     wrong = count.clamp(max=sums.sizes[extent])
     # Where few of the sets are wrong, deviations are nearly what they were.
     share = (wrong / count)[:, None, None]

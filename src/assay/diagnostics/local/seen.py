@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor
 
-from ..._core import stream
+from ..._core import cpu, stream
 from ...nulls.exchange import BASE_DRAWS
 from ...results import LEVELS
 from ...samples.calibration import Calibration, Draws, Latents
@@ -172,7 +172,7 @@ class _Latents:
     def _latents(self, sets: Tensor) -> Seen:
         z, m = sets[:, 0], sets.shape[2]
         law = Law(0 * z, torch.ones_like(z), torch.full_like(z, 3.0), 0.0)
-        known, linked = torch.ones_like(z[0]).bool(), torch.eye(m).to(z)
+        known, linked = torch.ones_like(z[0]).bool(), cpu.eye(m).to(z)
         return Seen(sets, sets.square().sum(2), z, law, known, linked, Balls(z))
 
 
@@ -241,6 +241,6 @@ def carried_to(z: Tensor, draws: Tensor, theta: Tensor) -> Tensor:
         index = torch.cdist(some, draws).topk(near, largest=False).indices
         moved = draws[index] - some[:, None]
         rows = torch.cat([torch.ones_like(moved[..., :1]), moved], 2)
-        gram = rows.mT @ rows + 1e-4 * torch.eye(rows.shape[2]).to(rows)
+        gram = rows.mT @ rows + 1e-4 * cpu.eye(rows.shape[2]).to(rows)
         parts.append(torch.linalg.solve(gram, rows.mT @ theta[index])[:, 0])
     return torch.cat(parts)

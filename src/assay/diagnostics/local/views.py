@@ -36,7 +36,7 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from ..._core import stream
+from ..._core import cpu, stream
 from ...classifiers.base import Scaling
 from ...classifiers.features import Conditional, Framed, waves
 from ...samples.neighbourhoods import Robust, spread
@@ -97,7 +97,7 @@ class Stand:
         pool = members.flatten(0, 1)
         scaling = Scaling(pool.mean(0), spread(pool), Robust.fit(x))
         if normal:
-            return cls(scaling, None, ranked=False, left=torch.eye(members.shape[2]))
+            return cls(scaling, None, ranked=False, left=cpu.eye(members.shape[2]))
         # Few enough waves not to fit the members one by one.
         framed = Conditional(n=max(16, min(256, len(x) // 10))).fit(members, x, scaling)
         given = framed(members, x)
@@ -177,7 +177,7 @@ def _z_scores(members: Tensor) -> Tensor:
 def _normal_levels(z: Tensor) -> Tensor:
     """Levels (b, r, m + 1) of standard normal latents, that of the radius last."""
     radius = torch.special.gammainc(
-        torch.tensor(z.shape[2] / 2).to(z), z.square().sum(2, keepdim=True) / 2
+        cpu.tensor(z.shape[2] / 2).to(z), z.square().sum(2, keepdim=True) / 2
     )
     return torch.cat([torch.special.ndtr(z), radius], 2)
 
@@ -278,7 +278,7 @@ class Dense(Bank):
 def _directions(p: int) -> Tensor:
     """Orthogonal directions (p, q) at random, in which lengths keep their mean."""
     q, generator = min(p, DIRECTIONS), stream(0, "directions", p)
-    random = torch.randn(p, q, generator=generator, dtype=torch.double)
+    random = cpu.randn(p, q, generator=generator, dtype=torch.double)
     directions: Tensor = torch.linalg.qr(random).Q * math.sqrt(p / q)
     return directions
 
@@ -499,7 +499,7 @@ class Pairs(Sparse):
     def table(self, standing: Standing) -> Tensor:
         """Features (b, r, m (m - 1) / 2, 1)."""
         power = hermite(standing.z)[self.order]
-        first, second = torch.triu_indices(power.shape[2], power.shape[2], 1)
+        first, second = cpu.triu_indices(power.shape[2], power.shape[2], 1)
         return (power[..., first] * power[..., second])[..., None]
 
 
