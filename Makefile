@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DOCS ?= .venv-docs
 
-.PHONY: install demo test test-slow test-gpu test-adapters lint bench reproduce dist docs clean
+.PHONY: install demo test test-slow test-gpu test-adapters fuzz lint bench reproduce dist docs clean
 
 install: $(VENV)/.installed
 
@@ -28,6 +28,11 @@ test: lint
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow
+
+# Bad and odd values for every public call: all kinds once, then mixtures, for so many seconds.
+SECONDS ?= 600
+fuzz: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.robustness.fuzz $(SECONDS)
 
 test-gpu: install
 	$(BIN)/python -m pytest -m gpu

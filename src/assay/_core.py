@@ -155,8 +155,7 @@ def _from_numpy(name: str, given: Any) -> Tensor:
         raise TypeError(f"{name}: expected an array of real numbers; got {array.dtype}.")
     # Extended precision, foreign byte orders and negative strides are not for torch.
     known = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
-    # Torch aligns its memory, as the same bits of every product ask for; NumPy does not.
-    return torch.tensor(np.ascontiguousarray(array, dtype=known), device="cpu")
+    return torch.from_numpy(np.array(array, dtype=known, order="C"))
 
 
 def check_finite(name: str, array: Tensor, remedy: str = "") -> None:

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,8 @@ from sklearn.naive_bayes import GaussianNB
 
 import assay
 from assay import plots, tasks
-from assay._core import stream
 from assay.classifiers.discriminant import LDA, QDA
 from assay.classifiers.features import Hermite
-from assay.diagnostics.average.coverage import ScaledEuclidean
 from assay.diagnostics.average.ranks import Values
 from assay.interpret.errors import Narrow, Shift, Wide
 from assay.nulls.ranks import UniformRanks
@@ -66,7 +64,7 @@ class Case:
 
     @property
     def errors(self):
-        return (ValueError, TypeError, *self.call.also)
+        return self.call.errors
 
     def clean(self):
         return self.call.given()[self.argument]
@@ -85,6 +83,12 @@ class Call:
     # What else a message may call an argument, and other errors that are clear.
     aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
     also: tuple[type[Exception], ...] = ()
+    # Whether an answer takes seconds.
+    slow: bool = False
+
+    @property
+    def errors(self):
+        return (ValueError, TypeError, *self.also)
 
     def cases(self) -> Iterator[Case]:
         for argument, kinds in self.roles.items():
@@ -114,6 +118,14 @@ def several():
 def pairs():
     own = calibration()
     return {"theta": own.theta, "x": own.x}
+
+
+def triples():
+    return pairs() | {"theta_q": calibration().theta_q, "embed": embedded}
+
+
+def near():
+    return {"x": calibration().features, "x_o": several().x}
 
 
 def x_o():
@@ -204,26 +216,24 @@ SIZES = but(SHARE, "an empty list")
 LEVEL = SHARE
 
 
-def _call(name, function, given, roles, aliases=None, also=()):
-    return Call(name, function, given, roles, aliases or {}, also)
+def _call(name, function, given, roles, aliases=None, also=(), slow=False):
+    return Call(name, function, given, roles, aliases or {}, also, slow)
 
 
 def _samples():
     """Calibrations, draws and neighbourhoods."""
-    own = {"theta_q": lambda: calibration().theta_q}
-    triple = lambda: pairs() | {"theta_q": calibration().theta_q, "embed": embedded}
     shapes = {"theta": ("theta", "x"), "x": ("x", "embed"), "theta_q": ("theta_q",)}
     yield _call(
         "Calibration",
         assay.Calibration,
-        triple,
+        triples,
         {"theta": ARRAY, "x": ARRAY, "theta_q": ARRAY, "embed": EMBED},
         shapes,
     )
     yield _call(
         "Calibration with names",
         assay.Calibration,
-        lambda: triple() | {"names": ("mu", "nu"), "remarks": (), "layout": None},
+        lambda: triples() | {"names": ("mu", "nu"), "remarks": (), "layout": None},
         {
             "names": NAMES,
             "remarks": but(
@@ -276,7 +286,7 @@ def _samples():
     yield _call(
         "Calibration.drop_invalid",
         assay.Calibration.drop_invalid,
-        triple,
+        triples,
         {
             name: but(ARRAY, "nan", "infinity", "minus infinity", "masked nan")
             for name in ("theta", "x", "theta_q")
@@ -383,11 +393,10 @@ def _methods():
 
 
 def _near():
-    arrays = lambda: {"x": calibration().features, "x_o": several().x}
     yield _call(
         "Distance",
         lambda function, **given: assay.Distance(function)(**given),
-        lambda: {"function": embedded, **arrays()},
+        lambda: {"function": embedded, **near()},
         {"function": but(FUNCTION, "none"), "x": ARRAY, "x_o": ARRAY},
         {"x": ("x", "function"), "x_o": ("x_o", "function")},
     )
@@ -404,7 +413,7 @@ def _near():
         yield _call(
             f"{kind.__name__}.weights",
             lambda kind=kind, **given: kind().weights(**given),
-            arrays,
+            near,
             {"x": ARRAY, "x_o": ARRAY},
             {"x": ("x",), "x_o": ("x_o", "x")},
         )
@@ -504,8 +513,11 @@ def _classifiers():
 
 def _diagnostics():
     tested = {"calibration": CALIBRATION, "null": NULL, "seed": SEED}
-    given = lambda: {"calibration": calibration(), "null": NULLS, "seed": 1}
-    near = {"where": WHERE}
+    around = {"where": WHERE}
+
+    def given():
+        return {"calibration": calibration(), "null": NULLS, "seed": 1}
+
     yield _call(
         "lc2st",
         assay.lc2st,
@@ -520,7 +532,7 @@ def _diagnostics():
     )
     for name in ("score", "moments", "lpit"):
         call = getattr(assay, name)
-        yield _call(name, call, lambda: given() | {"where": assay.Nearest()}, tested | near)
+        yield _call(name, call, lambda: given() | {"where": assay.Nearest()}, tested | around)
     yield _call(
         "moments of banks",
         assay.moments,
@@ -531,9 +543,8 @@ def _diagnostics():
         "region",
         assay.region,
         lambda: given() | {"classifier": LDA(), "where": assay.Nearest()},
-        tested | near | {"classifier": CLASSIFIER},
+        tested | around | {"classifier": CLASSIFIER},
     )
-    alphas = lambda: [0.1, 0.5, 0.9]
     levels = [
         *without(SHARE, "a list", "an empty list", "a dict", "none"),
         *values._values(
@@ -546,7 +557,7 @@ def _diagnostics():
         "lhpd",
         assay.lhpd,
         lambda: given() | {"log_q": log_q, "where": assay.Nearest(), "alphas": 0.5},
-        tested | near | {"log_q": but(FUNCTION, "none"), "alphas": levels},
+        tested | around | {"log_q": but(FUNCTION, "none"), "alphas": levels},
     )
     yield _call("lpit at", assay.lpit, lambda: given() | {"alphas": 0.5}, {"alphas": levels})
     quantities = but(OBJECT, "none") + values._values(
@@ -623,6 +634,7 @@ def _diagnostics():
         lambda: given() | {"classifier": SMALL, "folds": 2},
         {name: refused(kinds) for name, kinds in tested.items()}
         | {"classifier": refused(CLASSIFIER), "folds": refused(COUNT)},
+        slow=True,
     )
 
 
@@ -774,6 +786,7 @@ def _interpreted():
             "executor": but(OBJECT, "none"),
         },
         {"draws": ("draws", "x_o")},
+        slow=True,
     )
     for kind in (Shift, Wide, Narrow):
         yield _call(
@@ -857,6 +870,7 @@ def _checks():
             "x": ("x", "embed", "posterior"),
             "x_o": ("x_o", "embed"),
         },
+        slow=True,
     )
     yield _call(
         "check with a simulator",
@@ -878,6 +892,7 @@ def _checks():
             "executor": [v for v in OBJECT if v.name != "none"],
             "resume": [v for v in OBJECT if v.name not in ("none", "text", "empty text")],
         },
+        slow=True,
     )
     yield _call(
         "zoom",
@@ -934,6 +949,12 @@ def _files():
     )
 
 
+def _drawn(make, more):
+    arrays = {"marks", "values"} & set(more)
+    given = {"result": make(), "ax": None} | more | {k: torch.tensor(more[k]) for k in arrays}
+    return given | ({"coordinates": torch.zeros(30)} if "coordinates" in more else {})
+
+
 def _plots():
     drawn = {
         "pp": (lambda: pictures.local(), {}),
@@ -972,12 +993,7 @@ def _plots():
     for name, (make, more) in drawn.items():
         own = {key: roles[key] for key in more if key in roles}
         own |= {"alpha": LEVEL} if name in levels else {}
-        given = lambda make=make, more=more, own=own: (
-            {"result": make(), "ax": None}
-            | {k: torch.tensor(v) if k in ("marks", "values") else v for k, v in more.items()}
-            | ({"coordinates": torch.zeros(30)} if "coordinates" in more else {})
-            | ({"alpha": 0.1} if "alpha" in own else {})
-        )
+        given = partial(_drawn, make, {"alpha": 0.1} | more if "alpha" in own else more)
         yield _call(
             f"plots.{name}",
             getattr(plots, name),
@@ -1059,19 +1075,17 @@ def _tasks():
         },
     )
     yield _call("StateSpace", tasks.StateSpace, lambda: {"d": 4}, {"d": COUNT})
-    generators = but(OBJECT)
-    simulate = lambda: {"theta": torch.zeros(7, 3), "generator": generator()}
     yield _call(
         "task.simulate",
         lambda **given: task().simulate(**given),
-        simulate,
-        {"theta": but(ARRAY, "truth values"), "generator": generators},
+        lambda: {"theta": torch.zeros(7, 3), "generator": generator()},
+        {"theta": but(ARRAY, "truth values"), "generator": OBJECT},
     )
     yield _call(
         "task.joint",
         lambda **given: task().joint(**given),
         lambda: {"n": 5, "generator": generator()},
-        {"n": COUNT, "generator": generators},
+        {"n": COUNT, "generator": OBJECT},
     )
     yield _call(
         "task.posterior",
@@ -1121,6 +1135,7 @@ def _compat():
             "num_trials_null": [v for v in COUNT if v.expected == "refused"],
         },
         {"num_trials_null": ("num_trials_null", "n:")},
+        slow=True,
     )
 
 
@@ -1142,5 +1157,4 @@ PARTS = (
 
 def cases():
     """All cases, each with a name of its own."""
-    found = {case.name: case for part in PARTS for call in part() for case in call.cases()}
-    return found
+    return {case.name: case for part in PARTS for call in part() for case in call.cases()}

@@ -30,7 +30,7 @@ TYPES = st.sampled_from(
         "?",
     ]
 )
-ODD = st.sampled_from(["c8", "c16", "U3", "S3", "M8[s]", "m8[s]", "O", "V4"])
+ODD = st.sampled_from(["c8", "c16", "U3", "S3", "M8[s]", "m8[s]"])
 SHAPES = arrays.array_shapes(min_dims=0, max_dims=4, max_side=5)
 EXAMPLES = settings(max_examples=200, deadline=None, derandomize=True)
 
@@ -60,7 +60,7 @@ def test_a_copy_however_it_lies_in_memory(array, data):
 
 
 @EXAMPLES
-@given(ODD.flatmap(lambda dtype: arrays.arrays(dtype, SHAPES, fill=st.nothing())))
+@given(ODD.flatmap(lambda dtype: arrays.arrays(dtype, SHAPES)))
 def test_what_are_no_numbers(array):
     with pytest.raises(TypeError, match="x: expected"):
         one(array)
@@ -90,11 +90,14 @@ def test_masked_numbers_are_never_unmasked(array, data):
 def test_nested_lists_of_anything(thing):
     """They are read as NumPy reads them, or refused clearly."""
     try:
-        found = one(thing)
-    except (TypeError, ValueError) as error:
-        assert str(error).startswith("x: expected")
+        kind = np.asarray(thing).dtype.kind if np.size(thing) else ""
+    except ValueError:
+        kind = ""
+    if kind and kind in "fiub":
+        assert np.array_equal(one(thing).numpy(), np.asarray(thing, float), equal_nan=True)
     else:
-        assert np.array_equal(found.numpy(), np.asarray(thing, float), equal_nan=True)
+        with pytest.raises((TypeError, ValueError), match="^x: expected"):
+            one(thing)
 
 
 def test_integers_beyond_torch():
@@ -109,6 +112,7 @@ def test_eight_bits(dtype):
     assert torch.equal(one(x), x.float())
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 def test_quantized():
     x = torch.quantize_per_tensor(torch.arange(6.0), 0.5, 0, torch.qint8)
     assert torch.equal(one(x), torch.arange(6.0))
@@ -163,7 +167,7 @@ class TestTables:
     def test_pandas_with_one_name_twice(self):
         pandas = pytest.importorskip("pandas")
         frame = pandas.DataFrame(np.zeros((20, 2)), columns=["mu", "mu"])
-        with pytest.raises(ValueError, match="theta: expected different names"):
+        with pytest.raises(ValueError, match="names: expected a different one for each column"):
             assay.Calibration(frame, np.zeros((20, 1)), np.zeros((20, 2)))
 
     @pytest.mark.adapters

@@ -264,8 +264,8 @@ def _weighed(
     """Inputs, labels and loss weights of a block; both classes weigh the same in each batch."""
     share = 0.5 * (1 + odds) / rows
     labels = labels.flatten(1)
-    weights = (inputs.new_tensor(part) for part in (share, share / odds))
-    return inputs, labels.to(inputs), torch.where(labels, *weights)
+    truth, draw = inputs.new_tensor([share, share / odds])
+    return inputs, labels.to(inputs), torch.where(labels, truth, draw)
 
 
 class _Stack:

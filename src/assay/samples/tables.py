@@ -35,6 +35,10 @@ class Layout:
     variables: tuple[tuple[str, tuple[int, ...]], ...]
     packed: bool = False
 
+    def __post_init__(self) -> None:
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"names: expected a different one for each column; got {self.names}.")
+
     @property
     def names(self) -> tuple[str, ...]:
         """A name for each column."""
