@@ -54,12 +54,13 @@ test-adapters: .venv-adapters/.installed
 
 # Experiments lie beside benchmarks, and are not installed.
 bench: export PYTHONPATH := .
-bench: install
+bench: install $(DOCS)/.installed
 	$(BIN)/python -m benchmarks.speed peer --out results/speed/peer.json
 	$(BIN)/python -m benchmarks.speed threads --out results/speed/threads.json
 	$(BIN)/python -m benchmarks.speed sizes --out results/speed/sizes.json
 	$(BIN)/python -m benchmarks.speed memory --out results/speed/memory.json
 	$(BIN)/python -m benchmarks.speed_compat
+	$(DOCS)/bin/python -m benchmarks.reach
 	$(BIN)/python benchmarks/speed_closed_form.py
 	$(BIN)/python benchmarks/level.py
 	$(BIN)/python benchmarks/level_closed_form.py

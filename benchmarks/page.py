@@ -181,6 +181,26 @@ def memory(record: Record) -> str:
     return f"{_machine(record)}\n\n" + table(("", "seconds", "GB at most"), rows)
 
 
+def reach(record: Record) -> str:
+    kinds = ("clock", "processor")
+    took = (
+        [r["posterior"], r["observations"], *(_three(r[k]) for k in kinds)] for r in record["rows"]
+    )
+    said = f"{record['draws']} draws at each x. {_machine(record)}\n\n"
+    return said + table(("posterior", "x", "seconds", "of the processor"), took)
+
+
+def compat(record: Record) -> str:
+    head = ("parameters", "sbi, seconds", "assay, seconds", "times faster", "of the processor")
+    said = f"{record['pairs']} pairs, {record['nulls']} nulls, one thread.\n\n"
+    return said + table(head, (_compat(case) for case in record["cases"]))
+
+
+def _compat(case: Record) -> list[Any]:
+    took = (statistics.mean(clock for clock, _ in each) for each in case["seconds"].values())
+    return [case["parameters"], *map(_three, took), *map(_three, case["ratio"].values())]
+
+
 # Columns of the table of recipes: a half, a number of pairs or a place, and its heading.
 RECIPES = (
     *(("chosen", 1000, "chosen, 10³"), ("chosen", 10_000, "chosen, 10⁴")),
@@ -224,15 +244,18 @@ BLOCKS: dict[str, Callable[[Record], str]] = {
     "sizes": sizes,
     "memory": memory,
     "recipes": recipes,
+    "reach": reach,
+    "compat": compat,
 }
 # Pages with the folders of their records, and their tables; others are of the first.
 PAGES = {"verdict.md": "verdict", "performance.md": "speed", "defaults.md": "defaults"}
 ON = {
     **dict.fromkeys(("peer", "threads", "gpu", "sizes", "memory"), "performance.md"),
+    **dict.fromkeys(("reach", "compat"), "performance.md"),
     "recipes": "defaults.md",
 }
-# Records that more than one table is made of.
-OF = {"planted": "claims"}
+# Records that are not called as their tables are, or lie elsewhere.
+OF = {"planted": "verdict/claims", "reach": "reach/draws", "compat": "compat/speed"}
 
 
 def read(path: Path) -> Record:
@@ -243,7 +266,7 @@ def read(path: Path) -> Record:
 
 def path_of(block: str) -> Path:
     """The record that a table is made of."""
-    return RECORDS / PAGES[page_of(block).name] / f"{OF.get(block, block)}.json"
+    return RECORDS / f"{OF.get(block, f'{PAGES[page_of(block).name]}/{block}')}.json"
 
 
 def page_of(block: str) -> Path:

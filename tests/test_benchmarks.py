@@ -14,7 +14,7 @@ SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
 # These import each other by their package, others are run by their path.
 IN_PACKAGE = (
     *("alternatives", "effects", "page", "power_mlp", "record", "simulator", "speed"),
-    *("speed_compat", "verdict"),
+    *("reach", "speed_compat", "verdict"),
 )
 
 

@@ -1,5 +1,6 @@
 """Flows of nflows and lampe, and truncated posteriors in the coordinates of a flow."""
 
+from functools import partial
 from importlib import import_module
 
 import pytest
@@ -65,6 +66,19 @@ def test_latents_of_own_draws_are_normal(make):
     assert torch.equal(draws, draw_at(q, X.double(), 8, 0, "own"))
     z = latents(q.flow.theta_to_base, draws.flatten(0, 1), X.double().repeat_interleave(8, 0))
     assert min(kstest(column, "norm").pvalue for column in z.numpy().T) > 1e-4
+
+
+@pytest.mark.parametrize("make", [nflow, lampe_npe, lampe_fmpe, zuko_flow])
+def test_the_density_is_that_of_the_latents(make):
+    """By the determinant of the inverse."""
+    with isolated(stream(0, "network")):
+        q = as_posterior(make(), X)
+    theta, x = THETA[:5].double(), X[:5].double()
+    for t, at, log_q in zip(theta, x, q.log_density(theta, x), strict=True):
+        inverse = partial(lambda at, t: q.flow.theta_to_base(t[None], at[None])[0], at)
+        z, slope = inverse(t), torch.autograd.functional.jacobian(inverse, t)
+        expected = torch.distributions.Normal(0.0, 1.0).log_prob(z).sum() + slope.logdet()
+        assert float(log_q) == pytest.approx(float(expected.detach()), abs=0.02)
 
 
 @pytest.mark.parametrize("make", [nflow, lampe_npe, zuko_flow])

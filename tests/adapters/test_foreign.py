@@ -185,6 +185,14 @@ def test_bayesflow(workflow, capfd):
     rows = made.x.repeat_interleave(8, 0)
     z = latents(q.flow.theta_to_base, made.theta_q.flatten(0, 1), rows).numpy()
     assert min(kstest(column, "norm").pvalue for column in z.T) > 1e-4
+    # The density is that of the latents, by the slopes of the inverse.
+    steps = 0.01 * torch.eye(3)
+    ends = (made.theta[:1] + sign * steps for sign in (1, -1))
+    high, low = (q.flow.theta_to_base(end, made.x[:1].expand(3, -1)) for end in ends)
+    base = torch.distributions.Normal(0.0, 1.0).log_prob((high + low) / 2).mean(0).sum()
+    expected = base + ((high - low) / 0.02).det().abs().log()
+    found = q.log_density(made.theta[:1], made.x[:1])
+    torch.testing.assert_close(found, expected[None], atol=0.05, rtol=0, check_dtype=False)
     # With torch as its backend BayesFlow turns autograd off; networks are trained all the same.
     suite = replace(QUICK, classifier=assay.MLP((8,), epochs=2), classifier_null=9)
     found = assay.check(workflow, theta, x, {"x": data["x"][:1]}, suite)

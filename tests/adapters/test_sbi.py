@@ -116,6 +116,17 @@ class TestDirect:
         assert found.settings["space"] == "latent"
         assert found.remarks == ()
 
+    @pytest.mark.parametrize("model", ["maf", "zuko_nsf", "mdn"])
+    def test_the_density_ranks_truncated_draws(self, npe, model):
+        """It differs from that of sbi by a constant at each x."""
+        posterior, (theta, x) = npe(BOX, model), pairs(BOX, 20, 1)
+        made = assay.Calibration.of(posterior, theta, x, 8)
+        log_q = as_posterior(posterior, x).log_density
+        draws, at = made.theta_q[3], x[3].expand(8, -1)
+        constant = log_q(draws, at) - posterior.log_prob(draws, x=x[3])
+        assert constant.std() < 1e-3
+        assert assay.coverage(made, log_q, null=19).pvalue > 0
+
     def test_a_box_truncates(self, npe):
         theta, x = pairs(BOX, 120, 1)
         found = assay.check(npe(BOX, "maf"), theta, x, x[0], QUICK)
@@ -191,6 +202,12 @@ def test_images_are_seen_through_the_embedding_net(npe):
 class TestVectorField:
     def test_latents_of_own_draws_are_normal(self, fmpe):
         assert is_normal(own_latents(fmpe, b=30))
+
+    def test_density(self, fmpe):
+        theta, x = pairs(NORMAL, 4)
+        log_q = as_posterior(fmpe, x).log_density(theta, x)
+        own = [fmpe.log_prob(t[None], x=at[None])[0] for t, at in zip(theta, x, strict=True)]
+        torch.testing.assert_close(log_q, torch.stack(own), atol=0.01, rtol=0)
 
     def test_in_one_line(self, fmpe):
         theta, x = pairs(NORMAL, 60, 1)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..samples.posterior import Base, Embed, Flow, Posterior, StandardNormal, fresh_key
+from ..samples.posterior import Base, Embed, Flow, LogDensity, Posterior, StandardNormal, fresh_key
 from ..samples.tables import Layout, as_table
 
 # Networks whose forward pass is the inverse of their draws.
@@ -81,14 +81,25 @@ class BayesFlowPosterior(Posterior):
     def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
         """Maps parameters (n, m) at observations (n, d) to latents (n, m)."""
         a, given = self.approximator, self._conditions(x)
-        parameters = {k: np.asarray(v.float()) for k, v in self.layout.unpack(theta).items()}
-        y = a.adapter({**parameters, **given}, strict=False, stage="inference")
+        y = a.adapter({**self._parameters(theta), **given}, strict=False, stage="inference")
         y = a.standardizer.maybe_standardize(
             y["inference_variables"], key="inference_variables", stage="inference"
         )
         seen = self._prepared(given)
         z = a.inference_network(y, conditions=seen, inverse=False, density=False)
         return torch.from_numpy(np.array(z))
+
+    def _parameters(self, theta: Tensor) -> dict[str, np.ndarray]:
+        return {k: np.asarray(v.float()) for k, v in self.layout.unpack(theta).items()}
+
+    @property
+    def log_density(self) -> LogDensity | None:
+        """That of the approximator."""
+        return self._log_prob
+
+    def _log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
+        given = {**self._parameters(theta), **self._conditions(x)}
+        return torch.as_tensor(np.array(self.approximator.log_prob(given)))
 
     @property
     def embed(self) -> Embed | None:

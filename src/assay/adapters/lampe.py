@@ -33,6 +33,11 @@ class FlowMatching(NetworkFlow):
         theta, x = inputs(self.network, theta, x)
         return self.network.flow(x).transform(theta)  # type: ignore[no-any-return]
 
+    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The log-density (n,) of parameters (n, m) at observations (n, d)."""
+        theta, x = inputs(self.network, theta, x)
+        return self.network.flow(x).log_prob(theta)  # type: ignore[no-any-return]
+
     @torch.no_grad()
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, d)."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..samples.posterior import Base, Embed, Flow, Posterior
+from ..samples.posterior import Base, Embed, Flow, LogDensity, Posterior
 
 
 class NetworkFlow(Posterior):
@@ -21,10 +21,19 @@ class NetworkFlow(Posterior):
     def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
         """Maps parameters (n, m) at observations (n, ...) to latents (n, m)."""
 
+    @abstractmethod
+    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
+
     @property
     def flow(self) -> Flow | None:
         """The flow itself."""
         return self
+
+    @property
+    def log_density(self) -> LogDensity | None:
+        """That of the network."""
+        return torch.no_grad()(self.log_prob)
 
 
 def inputs(network: nn.Module, *arrays: Tensor) -> list[Tensor]:

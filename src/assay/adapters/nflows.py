@@ -48,6 +48,11 @@ class NFlow(NetworkFlow):
         theta, x = inputs(self.network, theta, x)
         return self.network.transform_to_noise(theta, context=x)  # type: ignore[no-any-return]
 
+    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
+        theta, x = inputs(self.network, theta, x)
+        return self.network.log_prob(theta, context=x)  # type: ignore[no-any-return]
+
     @torch.no_grad()
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, ...)."""

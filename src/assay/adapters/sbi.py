@@ -31,6 +31,7 @@ from ..samples.posterior import (
     Coordinates,
     Embed,
     Flow,
+    LogDensity,
     Posterior,
     StandardNormal,
     as_base,
@@ -84,6 +85,11 @@ class Estimator(NetworkFlow):
         theta, x = inputs(self.network, theta, x)
         return self.network.inverse_transform(theta, x).reshape(theta.shape)  # type: ignore[no-any-return]
 
+    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
+        theta, x = inputs(self.network, theta, x)
+        return self.network.log_prob(theta[None], condition=x)[0]  # type: ignore[no-any-return]
+
     @torch.no_grad()
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, ...)."""
@@ -114,6 +120,11 @@ class VectorField(NetworkFlow):
         theta, x = inputs(self.network, theta, x)
         mean, scale = (part.flatten() for part in (self.network.mean_base, self.network.std_base))
         return (self.ode(x).transform(theta) - mean) / scale  # type: ignore[no-any-return]
+
+    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
+        theta, x = inputs(self.network, theta, x)
+        return self.ode(x).log_prob(theta)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
@@ -185,6 +196,11 @@ class SbiPosterior(Posterior):
         """Latents of the network, if some of its draws are left out."""
         known = self.network is not None and self.network.flow is not None and self.truncated
         return self.network.theta_to_base if known and self.network else None
+
+    @property
+    def log_density(self) -> LogDensity | None:
+        """That of the network: inside of the prior, truncation adds a constant for each x."""
+        return None if self.network is None else self.network.log_density
 
     @property
     def embed(self) -> Embed | None:

@@ -49,6 +49,10 @@ class ZukoFlow(NetworkFlow):
         """Maps parameters (n, m) at observations (n, ...) to latents (n, m)."""
         return self._given(x).transform(*inputs(self.network, theta))  # type: ignore[no-any-return]
 
+    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
+        return self._given(x).log_prob(*inputs(self.network, theta))  # type: ignore[no-any-return]
+
     @torch.no_grad()
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, ...)."""

@@ -154,6 +154,14 @@ class Posterior(ABC):
         return None
 
     @property
+    def log_density(self) -> "LogDensity | None":
+        """The log-density of q, if it is known, as :func:`assay.coverage` takes it.
+
+        Of parameters (b, m) at observations (b, ...); a constant for each x may be missing.
+        """
+        return None
+
+    @property
     def embed(self) -> "Embed | None":
         """The summary network of the posterior, if it has one: observations to features (n, d)."""
         return None
@@ -168,8 +176,10 @@ class Posterior(ABC):
         return ()
 
 
-# Latents (n, m) of parameters (n, m) at observations (n, ...); features (n, d) of the latter.
+# Latents (n, m) and log-densities (n,) of parameters (n, m) at observations (n, ...); features
+# (n, d) of the latter.
 Coordinates = Callable[[Tensor, Tensor], Tensor]
+LogDensity = Callable[[Tensor, Tensor], Tensor]
 Embed = Callable[[Tensor], Any]
 
 
