@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from assay._core import atomic_write
+
 from . import fig1, fig3, fig6, table1, table2, why
 from .authors import PAIRS, TRAINED, agree, printed_rate, published_numbers
 from .fig2 import per_run, rates, relative
@@ -391,7 +393,8 @@ def main(arguments: list[str] | None = None) -> None:
     if not published_numbers():
         parser.error("expected the authors' numbers in ../shared/data/paper")
     text = rewritten(given.page.read_text(encoding="utf-8"), given.results)
-    given.page.write_text(text, encoding="utf-8")
+    with atomic_write(given.page) as file:
+        file.write(text.encode())
 
 
 if __name__ == "__main__":
