@@ -15,7 +15,6 @@ References: Papamakarios and Murray 2016 for neural posterior estimation; Papama
 
 import json
 import math
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -30,7 +29,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from assay._core import isolated, stream
+from assay._core import atomic_write, isolated, stream
 from assay.samples.posterior import StandardNormal
 
 __all__ = ["MAF", "NSF", "Architecture", "Flow", "SbiMAF", "SbiNSF", "Training", "train"]
@@ -216,9 +215,8 @@ class Flow:
             name: tensor.cpu().clone(memory_format=torch.contiguous_format)
             for name, tensor in (self.network.state_dict() | scales).items()
         }
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        part.write_bytes(save(tensors, {"flow": json.dumps(header)}))
-        part.replace(path)
+        with atomic_write(path) as file:
+            file.write(save(tensors, {"flow": json.dumps(header)}))
 
     @classmethod
     def load(cls, path: Path, device: str | torch.device = "cpu") -> Self:

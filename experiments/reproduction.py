@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from assay._core import atomic_write
+
 from . import fig1, fig3, fig6, latents, table1, table2, why
 from .authors import PAIRS, TRAINED, agree, printed_rate, printed_statistic, published_numbers
 from .fig2 import per_run, rates, relative
@@ -400,7 +402,8 @@ def main(arguments: list[str] | None = None) -> None:
     for name in PAGES:
         page = given.pages / name
         text = rewritten(page.read_text(encoding="utf-8"), given.results)
-        page.write_text(text, encoding="utf-8")
+        with atomic_write(page) as file:
+            file.write(text.encode())
 
 
 if __name__ == "__main__":

@@ -2,25 +2,34 @@
 
 An experiment is a list of jobs and a function that does one. What a job found is written behind
 the parameters that made it, one line each, so that an interrupted run goes on where it stopped and
-ends with the same numbers as one that was never interrupted.
+ends with the same numbers as one that was never interrupted. Lines are only ever added, by one
+process at a time; one that is no record is named and left out.
 """
 
 import json
 import os
 import platform
 import subprocess
+import sys
+import tempfile
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from tqdm import tqdm
 
+from assay._core import atomic_write
 from assay.results import versions
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = ["Context", "Experiment", "Job", "Records", "completed", "conduct"]
 
@@ -93,13 +102,25 @@ class Records:
     def _lines(self) -> Iterator[dict[str, Any]]:
         if not self.path.exists():
             return
-        whole = self.path.read_bytes()
-        # A line that was cut off when a run was killed is no record, and must not stay.
-        kept = whole[: whole.rfind(b"\n") + 1]
-        if len(kept) < len(whole):
-            self.path.write_bytes(kept)
-        for line in kept.splitlines():
-            yield json.loads(line)
+        with self._alone() as file:
+            file.seek(0)
+            lines = file.read().splitlines()
+        for number, line in enumerate(lines, 1):
+            record = _record(line)
+            if record is None:
+                said = f"{self.path}, line {number}: no record; it is left out, and done again."
+                warnings.warn(said, stacklevel=3)
+            else:
+                yield record
+
+    @contextmanager
+    def _alone(self) -> Iterator[IO[bytes]]:
+        """The file, to append to, as long as no other process does."""
+        with self.path.open("a+b") as file:
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_EX)
+            _mend(file)
+            yield file
 
     def __contains__(self, job: Job) -> bool:
         return _key(job) in self.found
@@ -112,8 +133,8 @@ class Records:
         made = {**self.now, "seed": seed(job), "seconds": round(seconds, 2)}
         record = {"job": job, "found": found, "made": made}
         line = json.dumps(record, allow_nan=False)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(f"{line}\n")
+        with self._alone() as file:
+            file.write(f"{line}\n".encode())
         # As it would be read again.
         self._keep(json.loads(line))
 
@@ -127,6 +148,24 @@ class Records:
         makers = self.makers(jobs)
         each = [self.made[_key(job)] for job in jobs if job in self]
         return [[makers.index(_common(m)), m.get("seed"), m.get("seconds")] for m in each]
+
+
+def _mend(file: IO[bytes]) -> None:
+    """Takes away a line that was cut off when a run was killed."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+    if file.read(1) not in (b"", b"\n"):
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """The record of a line, or None if it is none."""
+    try:
+        record = json.loads(line)
+        parts = [record["job"], record["found"], record.get("made", {})]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return record if all(isinstance(part, dict) for part in parts) else None
 
 
 def _key(job: Job) -> str:
@@ -261,9 +300,15 @@ def conduct(
         "jobs": records.provenance(jobs),
         "results": found,
     }
-    (context.folder / f"{experiment.name}.json").write_text(_text(whole), encoding="utf-8")
+    with atomic_write(context.folder / f"{experiment.name}.json") as file:
+        file.write(_text(whole).encode())
     if experiment.draw is not None:
-        experiment.draw(found, context.folder / f"{experiment.name}.png")
+        with tempfile.TemporaryDirectory() as apart:
+            experiment.draw(found, Path(apart) / f"{experiment.name}.png")
+            # An image, and what is drawn beside it.
+            for drawn in Path(apart).iterdir():
+                with atomic_write(context.folder / drawn.name) as file:
+                    file.write(drawn.read_bytes())
     return found
 
 

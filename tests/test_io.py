@@ -10,6 +10,7 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 import assay
 from assay import MLP, Exchange, FreePermutation, KnownBase, Sklearn, lc2st
 from assay.diagnostics.local.lc2st import mse0
+from assay.io import _digest_of
 
 TINY = MLP((8,), epochs=2, batch=32, members=2)
 X_O = torch.tensor([[0.5, -0.5], [1.0, 1.0]])
@@ -226,7 +227,9 @@ def opened(path):
 def changed(path, **header):
     """A file with another structure."""
     before, arrays = opened(path)
-    np.savez(path, **arrays, assay=np.array(json.dumps(before | header)))
+    after = before | header
+    after["digest"] = _digest_of(after["content"])
+    np.savez(path, **arrays, assay=np.array(json.dumps(after)))
     return path
 
 

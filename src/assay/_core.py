@@ -154,8 +154,10 @@ def _from_numpy(name: str, given: Any) -> Tensor:
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected an array of real numbers; got {array.dtype}.")
     # Extended precision, foreign byte orders and negative strides are not for torch.
-    known = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
-    return torch.from_numpy(np.array(array, dtype=known, order="C"))
+    single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+    known = np.ascontiguousarray(array, dtype=np.float32 if single else np.float64)
+    # In memory of torch, which is aligned, as the same bits of products ask for.
+    return torch.tensor(known, dtype=torch.float32 if single else torch.float64, device="cpu")
 
 
 def check_finite(name: str, array: Tensor, remedy: str = "") -> None:

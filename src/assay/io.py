@@ -92,19 +92,17 @@ def load(path: str | os.PathLike[str], **given: Any) -> Any:
         with npz(Path(path)) as contents:
             header = _header(contents)
             arrays = _arrays(header, contents, Path(path))
-    except _Refused:
-        raise
     except UNREADABLE as error:
-        # There is no such file, or it must not be read.
-        if isinstance(error, OSError) and error.filename is not None:
+        # It is said in full, there is no such file, or it must not be read.
+        if str(error).startswith("path: ") or getattr(error, "filename", None) is not None:
             raise
         raise _refusal(path, line(error)) from error
     if "flow" in given:
         given = {"base": given["flow"].base, **given}
     try:
         made = _decode(header["content"], arrays, given)
-        if not _ours(made) or _digest_of(header["content"]) != header["digest"]:
-            raise TypeError("its text was changed after it was saved")
+        if not _ours(made):
+            raise TypeError("it holds no object")
     except Exception as error:
         if isinstance(error, ValueError) and "expected" in str(error):
             raise
@@ -112,12 +110,9 @@ def load(path: str | os.PathLike[str], **given: Any) -> Any:
     return made
 
 
-class _Refused(ValueError):
-    """What is wrong with a file, said in full."""
-
-
 def _refusal(path: str | os.PathLike[str], why: str) -> ValueError:
-    return _Refused(f"path: expected a file that assay.save wrote; got {os.fspath(path)} ({why}).")
+    got = os.fspath(path)
+    return ValueError(f"path: expected a file that assay.save wrote; got {got} ({why}).")
 
 
 def line(error: Exception) -> str:
@@ -184,14 +179,18 @@ def check_room(nbytes: int, path: Path) -> None:
 
 def _header(contents: Contents) -> Any:
     """The text around the arrays, whose format must be known."""
+    if "assay" not in contents:
+        raise ValueError("it has no array assay")
     if contents["assay"].nbytes > LONGEST:
         raise ValueError("its text is too long")
     header = json.loads(str(contents["assay"].read()))
     if header["format"] != FORMAT:
-        raise _Refused(
+        raise ValueError(
             f"path: expected format {FORMAT}; got {header['format']!r:.20}, written by assay "
             f"{printable(str(header.get('version')))[:20]}. Install a version that reads it."
         )
+    if _digest_of(header["content"]) != header["digest"]:
+        raise ValueError("its text was changed after it was saved")
     return header
 
 

@@ -89,6 +89,38 @@ def test_a_killed_run_goes_on(tmp_path, cut):
     assert (whole.folder / "toy.png").read_text() == "6"
 
 
+@pytest.mark.parametrize(
+    "line", [b"{", b"[1]", b"null", b'{"job": 1, "found": {}}', b'{"found": {}}', b"\xff\x00", b""]
+)
+def test_a_bad_line_is_named_and_left_out(tmp_path, line):
+    path = tmp_path / "r.jsonl"
+    completed(JOBS[:3], square, Records(path))
+    first, second, third = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([first, line, third, b""]))
+    with pytest.warns(UserWarning, match=r"r.jsonl, line 2: no record; it is left out"):
+        records = Records(path)
+    assert [job in records for job in JOBS[:3]] == [True, False, True]
+    completed(JOBS[:3], square, records)
+    # Nothing is rewritten; what was lost is added.
+    assert path.read_bytes() == b"\n".join([first, line, third, second, b""])
+
+
+def _added(path, who):
+    records = Records(path)
+    for n in range(200):
+        records.add({"n": n, "who": who}, {"much": "x" * 20_000})
+    return len(Records(path).found)
+
+
+def test_writers_are_kept_apart(tmp_path):
+    """Each opens the file by itself, so that threads are kept apart as processes are."""
+    path = tmp_path / "r.jsonl"
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(_added, [path] * 3, range(3)))
+    # Without a warning: every line is whole.
+    assert len(Records(path).found) == 600
+
+
 def test_what_jobs_were_made_with(tmp_path):
     toy = replace(experiment(), partial=True)
     conduct(toy, "ci", Context(tmp_path, "cuda"), only={"n": ["0"]})

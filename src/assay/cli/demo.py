@@ -14,7 +14,7 @@ import torch
 import zuko
 
 from .. import plots
-from .._core import cpu, isolated, progress, stream
+from .._core import atomic_write, cpu, isolated, progress, stream
 from ..adapters.zuko import ZukoFlow
 from ..results import LC2STResult, wrapped
 from ..suite import Check, check
@@ -45,7 +45,8 @@ class Demo:
         """Writes the report, a table, a figure and the check into a folder; says what it wrote."""
         names = ("table.txt", "pp.png", "check.npz", "report.html")
         table, figure, saved, report = (folder / name for name in names)
-        table.write_text(f"{self}\n", encoding="utf-8")
+        with atomic_write(table) as file:
+            file.write(f"{self}\n".encode())
         self._draw(figure)
         self.check.save(saved)
         self.check.report(report)
@@ -59,7 +60,8 @@ class Demo:
             ax.set_title(f"{name} x_o: p = {result.pvalue:.3f}", fontsize=9)
         handles = axes[0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
-        figure.savefig(path, dpi=160)
+        with atomic_write(path) as file:
+            figure.savefig(file, dpi=160)
         plt.close(figure)
 
 

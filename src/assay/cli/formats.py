@@ -10,6 +10,7 @@ import gzip
 import math
 import re
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -21,7 +22,7 @@ import numpy as np
 import torch
 
 from .._core import extra
-from ..io import UNREADABLE, Contents, Stored, check_room, line, npy, npz
+from ..io import ROOM, UNREADABLE, Contents, Stored, check_room, line, npy, npz
 
 Opener = Callable[[Path], AbstractContextManager[Contents]]
 
@@ -85,7 +86,9 @@ def _csv(path: Path) -> Iterator[Contents]:
         check_room(8 * path.stat().st_size, path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # no rows
-            table = np.loadtxt(file, delimiter=",", ndmin=2, quotechar='"', comments=None)
+            table = np.loadtxt(
+                _lines(file, path), delimiter=",", ndmin=2, quotechar='"', comments=None
+            )
     if not table.size:
         raise ValueError("there are no rows below its header")
     if table.shape[1] != len(header):
@@ -93,12 +96,20 @@ def _csv(path: Path) -> Iterator[Contents]:
     yield columns(dict(zip(header, table.T, strict=True)))
 
 
+def _lines(file: Any, path: Path) -> Iterator[str]:
+    """Lines of a text, which may be packed, but not by too much."""
+    read = 0
+    while line := file.readline(ROOM):
+        read += len(line)
+        check_room(read, path)
+        yield line
+
+
 @contextmanager
 def _parquet(path: Path) -> Iterator[Contents]:
     """A table; a column of lists is an array by itself."""
     file = _library("pyarrow.parquet").ParquetFile(path)
-    groups = range(file.metadata.num_row_groups)
-    check_room(sum(file.metadata.row_group(i).total_byte_size for i in groups), path)
+    check_room(8 * file.metadata.num_rows * file.metadata.num_columns, path)
     table = file.read()
     yield columns({name: _column(table.column(name)) for name in table.column_names})
 
@@ -262,6 +273,9 @@ def _flattened(variables: Mapping[str, Any], group: str) -> np.ndarray:
 @contextmanager
 def _torch(path: Path) -> Iterator[Contents]:
     """Tensors by name; the loader knows no other objects."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            check_room(sum(info.file_size for info in archive.infolist()), path)
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:

@@ -419,7 +419,7 @@ def test_a_single_bank_and_a_bare_observation(gaussian):
     assert one.banks == (Hermite(2),)
     np.testing.assert_array_equal(one(X_O).null, two(Draws(X_O)).null)
     assert one(X_O).pvalue == 0.1
-    with pytest.raises(TypeError, match="x: expected an array"):
+    with pytest.raises(TypeError, match="x_o: expected an array"):
         one("x_o")
 
 
