@@ -73,7 +73,7 @@ def _tensor(name: str, given: Any) -> Tensor:
     if array.numel() == 0:
         raise ValueError(f"{name}: expected a non-empty array; got shape {tuple(array.shape)}.")
     # A copy: what was checked must not change under the caller's hands afterwards.
-    array = array.detach().clone()
+    array = array.detach().clone() if array is given else array
     return array if array.is_floating_point() else array.to(torch.float64)
 
 
