@@ -21,6 +21,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -259,15 +260,20 @@ def sizes(rounds: int, only: str) -> dict[str, Any]:
     return found
 
 
+def _load() -> dict[str, float]:
+    """How many processes wanted the processors in the last minute, on average."""
+    return {"load": os.getloadavg()[0]}
+
+
 def _memory(case: str) -> None:
     """Prints seconds, and the largest memory in use in GB, of one case."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    start = time.perf_counter()
+    start, used = time.perf_counter(), time.process_time()
     with without_progress():
         CASES[case]()
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     figures = {"seconds": time.perf_counter() - start, "gb": most / 2**20, "start": before / 2**20}
-    print(json.dumps(figures))
+    print(json.dumps(figures | {"processor": time.process_time() - used, **_load()}))
 
 
 def _million(kind: str) -> None:
@@ -299,10 +305,36 @@ def _check(observations: int) -> None:
     assay.check(data.sets, x_o=draws, suite=assay.Suite.quick())
 
 
+def _kept(path: Path, shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """Normal numbers in a file, made some rows at a time, as an array that is read from it."""
+    rng, step = np.random.default_rng(seed), 100_000
+    file = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+    for start in range(0, shape[0], step):
+        file[start : start + step] = rng.standard_normal(file[start : start + step].shape)
+    file.flush()
+    return np.load(path, mmap_mode="r")
+
+
+def _from_files(kind: str) -> None:
+    n, m, k = 10_000_000, 5, 4
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        theta, x = (_kept(folder / f"{i}.npy", (n, m), i) for i in range(2))
+        if kind == "moments":
+            test = assay.moments(assay.Calibration.from_base(theta, x), null=99)
+            test.decided(np.zeros(m))
+            return
+        calibration = assay.Calibration(theta, x, _kept(folder / "q.npy", (n, k, m), 2))
+        (assay.sbc if kind == "sbc" else assay.coverage)(calibration)
+
+
 CASES: dict[str, Callable[[], Any]] = {
     "Ridge, 10^6 pairs, d = 100": lambda: _million("ridge"),
     "score, 10^6 sets of 5, d = 100": lambda: _million("score"),
     "moments of 10^6 latents, d = 100": lambda: _million("moments"),
+    "sbc of 10^7 pairs in files, m = 5, k = 4": lambda: _from_files("sbc"),
+    "coverage of 10^7 pairs in files, m = 5, k = 4": lambda: _from_files("coverage"),
+    "moments of 10^7 latents in files, m = d = 5": lambda: _from_files("moments"),
     "trust map, 1000 observations": lambda: _trust(1000),
     "trust map, 10^4 observations": lambda: _trust(10_000),
     "check, 100 observations": lambda: _check(100),

@@ -37,6 +37,8 @@ MOST_MEMBERS = 8
 ROOM = 2**22
 # Sets whose members have a say in the seeds of nulls.
 MIXED = 200
+# Rows whose sets are made at a time.
+ROWS = 2**20
 # Base draws at each x that are exchanged with a truth in latent space.
 BASE_DRAWS = 4
 
@@ -403,11 +405,17 @@ def _members(
     """The truth and draws of q at the same x (n, k + 1, m), and who is the truth (n, k + 1)."""
     # The truth stands at a random place of its set, as it does in a null copy: otherwise a
     # classifier that minds the order of rows would treat the data and its nulls differently.
-    members = calibration.sets(base_draws, stream(calibration.own_seed(seed), "base"))
-    n, r, m = members.shape
-    places = cpu.rand(n, r, generator=stream(calibration.own_seed(seed), "places")).argsort(1)
-    index = places.to(members.device)[..., None].expand(-1, -1, m)
-    return members.gather(1, index), places == 0
+    own, n, r = calibration.own_seed(seed), len(calibration), 1 + (calibration.k or base_draws)
+    base, places = stream(own, "base"), stream(own, "places")
+    shuffled = calibration.theta.new_empty(n, r, calibration.m)
+    data = cpu.zeros(n, r, dtype=torch.bool)
+    for some in (slice(start, start + ROWS) for start in range(0, n, ROWS)):
+        members = calibration.subset(some).sets(base_draws, base)
+        order = cpu.rand(members.shape[:2], generator=places).argsort(1)
+        index = order.to(members.device)[..., None].expand_as(members)
+        torch.gather(members, 1, index, out=shuffled[some])
+        data[some] = order == 0
+    return shuffled, data
 
 
 def _mixed(calibration: Calibration, members: Tensor, seed: int) -> int:
