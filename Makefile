@@ -3,7 +3,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DOCS ?= .venv-docs
 
-.PHONY: install demo test test-slow test-gpu test-adapters fuzz lint bench reproduce dist docs clean
+.PHONY: install demo test test-slow test-gpu test-adapters test-lowest coverage mutants fuzz lint \
+	bench reproduce dist docs clean
 
 install: $(VENV)/.installed
 
@@ -34,6 +35,15 @@ SECONDS ?= 600
 fuzz: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.robustness.fuzz $(SECONDS)
 
+# Lines of the library that no test runs; those that workers of executors run are not seen.
+coverage: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --cov=assay --cov-report=term:skip-covered \
+		--cov-fail-under=95
+
+# The library is broken in one place after another, in a copy: a test must fail each time.
+mutants: install
+	$(BIN)/python -m tests.mutants
+
 test-gpu: install
 	$(BIN)/python -m pytest -m gpu
 
@@ -44,6 +54,24 @@ test-gpu: install
 	.venv-adapters/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt \
 		-e '.[adapters]' pytest
 	touch $@
+
+# The lowest versions that pyproject.toml allows, whose own warnings are theirs. Torch is that of
+# constraints.txt unless told otherwise: make test-lowest TORCH=torch==2.4.0
+TORCH ?= torch
+.venv-lowest/.installed: pyproject.toml .ci/lowest.py
+	$(PYTHON) -m venv .venv-lowest
+	$(PYTHON) .ci/lowest.py > .venv-lowest/lowest.txt
+	.venv-lowest/bin/python -m pip install -q --disable-pip-version-check \
+		$(if $(filter torch,$(TORCH)),-c constraints.txt) $(TORCH)
+	.venv-lowest/bin/python -m pip install -q --disable-pip-version-check -c .venv-lowest/lowest.txt \
+		-e '.[plots,cli,report,files,zuko]' pytest pytest-xdist
+	touch $@
+
+test-lowest: .venv-lowest/.installed
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto -o filterwarnings=default $(LOWEST)
+
+LOWEST := tests/test_core.py tests/test_io.py tests/test_results.py tests/classifiers tests/cli tests/level \
+	tests/nulls tests/plots tests/report
 
 # BayesFlow with each of the backends that are there.
 test-adapters: export OMP_NUM_THREADS := 1
@@ -113,4 +141,4 @@ $(DOCS)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(DOCS) docs/_build build dist
+	rm -rf $(VENV) $(DOCS) .venv-lowest docs/_build build dist

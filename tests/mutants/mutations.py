@@ -182,7 +182,7 @@ MUTATIONS = (
         "samples/neighbourhoods.py",
         "return distances[:, None] <= _limits(distances, self.shares)[..., None]",
         "return distances[:, None] >= 0 * _limits(distances, self.shares)[..., None]",
-        f"{LOCAL}/test_score.py::TestLocal::test_what_is_wrong_elsewhere_does_not_leak_in",
+        "tests/samples/test_neighbourhoods.py::test_the_nearest_are_the_nearest",
     ),
     # Streams.
     Mutation(
