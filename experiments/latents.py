@@ -99,12 +99,14 @@ def run(job: Job, context: Context) -> Found:
 
 def _published(job: Job, pairs: tuple[Tensor, Tensor], x_o: Tensor, device: str) -> dict[str, Any]:
     """The statistics, and those of some of the nulls; scikit-learn is too slow for nulls."""
-    z, x, at = pairs[0].to(device), pairs[1].to(device), x_o.to(device)
-    first = job.get("part", 0)
-    part = range(first, min(first + BLOCK, job["nulls"])) if "part" in job else range(0)
-    trial = published.trial_of_lc2st_nf((z, x), at, job["nulls"], job["draws"], part)
+    sample, at = (pairs[0].to(device), pairs[1].to(device)), x_o.to(device)
+    first, width = job.get("part", 0), 10 * pairs[0].shape[1]
+    part = range(first, min(first + BLOCK, job["nulls"]))
+    trial = published.trial_of_lc2st_nf(sample, at, job["nulls"], job["draws"], part)
+    copies = slice(None) if "part" in job else slice(1)
     kind = published.Batched if "part" in job else published.Sklearn
-    (statistic, null) = published.together(kind(10 * z.shape[1]), [trial])[0]
+    fitted = kind(width).fit(trial.inputs[copies], trial.labels[copies])
+    statistic, null = trial.judge(fitted)
     return {"statistic": _numbers(statistic), "null": [_numbers(row) for row in null]}
 
 
