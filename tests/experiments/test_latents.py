@@ -7,6 +7,7 @@ import pytest
 from experiments import authors, latents, published
 from experiments.__main__ import main
 from experiments.latents import joined, moved
+from experiments.runs import Context
 
 N, GAINS = 300, np.arange(-25.0, 26, 5)
 
@@ -67,6 +68,13 @@ def test_blocks_of_nulls_are_those_of_the_whole(folder):
     )
     for block, rows in zip(blocks, ([0, 1, 2], [0, 3, 4]), strict=True):
         assert (block.inputs == whole.inputs[rows]).all()
+
+
+def test_the_original_has_no_nulls(folder, tmp_path):
+    job = {**latents.jobs("ci")[0], "method": latents.SKLEARN}
+    found = latents.run(job, Context(tmp_path))
+    assert found["null"] == [[]] * 3
+    assert min(found["statistic"]) > 0
 
 
 def test_what_a_classifier_says_of_bias_and_width():
