@@ -145,7 +145,7 @@ class TestNulls:
             as_null(bad, Exchange(7), Exchange, hint="Own")
 
     def test_too_few_copies(self):
-        with pytest.raises(ValueError, match="n: expected at least 1; got 0"):
+        with pytest.raises(ValueError, match="null: expected at least 1; got 0"):
             as_null(0, Exchange(7), Exchange)
 
 

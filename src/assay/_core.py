@@ -85,7 +85,7 @@ class cpu:  # noqa: N801
 
 @contextmanager
 def own_terms() -> Iterator[None]:
-    """Torch and NumPy with their defaults, whatever the caller has switched on.
+    """Torch in full precision, and NumPy that raises nothing, whatever the caller switched on.
 
     Example:
         >>> with torch.autocast("cpu"), own_terms():
@@ -96,7 +96,10 @@ def own_terms() -> Iterator[None]:
         for device in ["cpu"] + ["cuda"] * torch.cuda.is_available():
             stack.enter_context(torch.autocast(device, enabled=False))
         stack.enter_context(torch.inference_mode(mode=False))
-        stack.enter_context(np.errstate(all="warn", under="ignore"))
+        heard: dict[str, Any] = {
+            kind: "warn" if how == "raise" else how for kind, how in np.geterr().items()
+        }
+        stack.enter_context(np.errstate(**heard | {"under": "ignore"}))
         yield
 
 
@@ -108,6 +111,9 @@ def as_tensors(given: dict[str, Any]) -> dict[str, Tensor]:
     if len(devices) > 1:
         where = ", ".join(f"{name} on {array.device}" for name, array in arrays.items())
         raise ValueError(f"device: expected all arrays on one device; got {where}.")
+    for name, array in arrays.items():
+        if array.is_meta:
+            raise TypeError(f"{name}: expected an array of real numbers; got a meta tensor.")
     dtypes = (array.dtype for array in arrays.values())
     dtype = reduce(torch.promote_types, dtypes, torch.float32)
     return {name: array.to(dtype) for name, array in arrays.items()}
@@ -125,8 +131,8 @@ def _tensor(name: str, given: Any) -> Tensor:
 
 def _from_torch(name: str, given: Tensor) -> Tensor:
     """A copy: what was checked must not change under the caller's hands afterwards."""
-    strange = given.is_complex() or given.layout != torch.strided or given.device.type == "meta"
-    if strange or given.is_nested or isinstance(given, torch.masked.MaskedTensor):
+    strange = given.is_complex() or given.layout != torch.strided or given.is_nested
+    if strange or isinstance(given, torch.masked.MaskedTensor):
         raise TypeError(
             f"{name}: expected a dense array of real numbers; got {given.dtype}, {given.layout}, "
             f"{type(given).__name__} on {given.device}."
@@ -210,10 +216,10 @@ def check_number(name: str, value: Any, *, least: float = 0.0, strict: bool = Tr
 
 def check_share(name: str, value: Any) -> float:
     """Returns a number between 0 and 1, both excluded, or refuses."""
-    real = _real(name, value)
-    if not 0 < real < 1:
-        raise ValueError(f"{name}: expected a number between 0 and 1; got {real}.")
-    return real
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not 0 < value < 1:
+        raise ValueError(f"{name}: expected a number between 0 and 1; got {value!r}.")
+    return float(value)
 
 
 def _real(name: str, value: Any) -> float:
@@ -260,6 +266,14 @@ def check_executor(executor: Any) -> None:
     """Refuses what runs nothing; None is fine."""
     if executor is not None:
         check_kind("executor", executor, "a concurrent.futures.Executor, or None", "submit")
+
+
+def check_path(path: Any) -> Path:
+    """The path of a file, or refuses what can be none."""
+    check_kind("path", path, "the path of a file", str, os.PathLike)
+    if not os.fspath(path) or "\0" in str(path):
+        raise ValueError(f"path: expected the path of a file; got {os.fspath(path)!r}.")
+    return Path(path)
 
 
 def check_names(name: str, given: Any, count: int) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from . import __version__
-from ._core import atomic_write, printable
+from ._core import atomic_write, check_path, printable
 from .results import Readable
 
 FORMAT = 3
@@ -69,7 +69,7 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
     digests = {name: _digest(array) for name, array in arrays.items()}
     header = {"format": FORMAT, "version": __version__, "content": content, "digests": digests}
     arrays["assay"] = np.array(json.dumps({**header, "digest": _digest_of(content)}))
-    target = Path(path)
+    target = check_path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"path: expected a folder that exists; got {target.parent}.")
     with atomic_write(target) as file:
@@ -88,10 +88,11 @@ def load(path: str | os.PathLike[str], **given: Any) -> Any:
     unknown = set(given) - set(GIVEN_AGAIN)
     if unknown:
         raise TypeError(f"load: expected among {GIVEN_AGAIN}; got {sorted(unknown)}.")
+    file = check_path(path)
     try:
-        with npz(Path(path)) as contents:
+        with npz(file) as contents:
             header = _header(contents)
-            arrays = _arrays(header, contents, Path(path))
+            arrays = _arrays(header, contents, file)
     except UNREADABLE as error:
         # It is said in full, there is no such file, or it must not be read.
         if str(error).startswith("path: ") or getattr(error, "filename", None) is not None:

@@ -372,7 +372,7 @@ class TestBadInput:
 
     @pytest.mark.parametrize("names", [("a",), ("a", "b", "c"), "abc"])
     def test_another_number_of_names(self, gaussian, names):
-        with pytest.raises(ValueError, match="names: expected 2 names"):
+        with pytest.raises(ValueError, match="names: expected 2 different names"):
             effects(fitted(gaussian()), names=names)
 
     def test_draws_that_do_not_vary(self, gaussian):

@@ -114,7 +114,7 @@ def test_bad_input():
         plots.sweep(many(), values=[1, 2, 3])
     with pytest.raises(ValueError, match="values: .* got NaN"):
         plots.sweep(many(), values=np.full(20, np.nan))
-    with pytest.raises(TypeError, match="values: expected numbers"):
+    with pytest.raises(TypeError, match="values: expected an array of real numbers"):
         plots.sweep(many(), values=["a"] * 20)
     for draw in (lambda r, **k: plots.sweep(r, values=np.arange(20), **k), plots.pvalues):
         with pytest.raises(ValueError, match="result: expected many observations; got one"):

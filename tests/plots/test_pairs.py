@@ -230,9 +230,9 @@ def test_a_single_draw():
 
 def test_bad_input():
     result = local(2)
-    with pytest.raises(ValueError, match="names: expected one for each of 2"):
+    with pytest.raises(ValueError, match="names: expected 2 different names"):
         plots.pairs(result, names=("a",))
-    with pytest.raises(ValueError, match="names: expected one for each of 2"):
+    with pytest.raises(ValueError, match="names: expected 2 different names"):
         plots.pairs(result, names="ab")
     with pytest.raises(ValueError, match=r"marks: expected true parameters with shape \(2,\)"):
         plots.pairs(result, marks=[1.0, 2.0, 3.0])

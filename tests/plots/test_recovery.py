@@ -57,7 +57,7 @@ def test_they_draw_where_they_are_told(draw):
     assert list(draw(calibration(), axes, names=LATEX)) == list(axes)
     with pytest.raises(ValueError, match="ax: expected 3 axes"):
         draw(calibration(), axes[:2])
-    with pytest.raises(ValueError, match="names: expected one for each of 3"):
+    with pytest.raises(ValueError, match="names: expected 3 different names"):
         draw(calibration(), names=("a",))
 
 

@@ -298,7 +298,12 @@ def _samples():
         "Draws",
         assay.Draws,
         lambda: {"x": x_o(), "theta": draws().theta, "n": S},
-        {"x": X_O, "theta": but(ARRAY, "none"), "n": COUNT},
+        # An embedding may read NaN: whether it is finite is asked when it is tested.
+        {
+            "x": but(X_O, "nan", "infinity", "minus infinity", "all nan"),
+            "theta": but(ARRAY, "none"),
+            "n": COUNT,
+        },
         {"x": ("x_o", "x")},
     )
     yield _call(

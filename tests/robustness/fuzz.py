@@ -135,7 +135,7 @@ WRAPS = (
     lambda array: array,
     lambda array: array.tolist(),
     np.asfortranarray,
-    np.ma.masked_invalid,
+    lambda array: np.ma.masked_invalid(array) if array.dtype.kind == "f" else array,
     _tensor,
     lambda array: list(array) if array.ndim else array,
 )

@@ -67,6 +67,9 @@ def _error(case, error):
         return Judged(WRONG, f"refused, but it is right: {said}")
     if not isinstance(error, case.errors):
         return Judged(OBSCURE, said)
+    # The system says what is wrong with which file.
+    if isinstance(error, OSError) and error.filename is not None and ".part" not in said:
+        return Judged(CLEAR, said)
     if not _own(error):
         return Judged(OBSCURE, f"not raised by a check: {said}")
     if not any(name in str(error) for name in case.names):

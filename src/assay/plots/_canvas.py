@@ -47,13 +47,18 @@ def axes(ax: Axes | None, height: float, lines: int = 0) -> Axes:
     return small(new)
 
 
+def listed(ax: Any) -> list[Any]:
+    """Axes one after the other, however they are given."""
+    return list(ax) if isinstance(ax, list | tuple) else list(np.ravel(ax))
+
+
 def panels(ax: Any, count: int, height: float, across: int) -> np.ndarray:
     """So many axes (count,): those given, or else new ones, some of them across.
 
     A row of new ones has a height in inches; two have one column's width, more have two.
     """
     if ax is not None:
-        given = list(ax) if isinstance(ax, list | tuple) else list(np.ravel(ax))
+        given = listed(ax)
         if len(given) != count:
             raise ValueError(f"ax: expected {count} axes, one for each panel; got {len(given)}.")
         for each in given:

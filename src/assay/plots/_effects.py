@@ -25,6 +25,7 @@ from ._canvas import (
     SMALL,
     axes,
     legend,
+    listed,
     named,
     only,
     panels,
@@ -217,7 +218,7 @@ def near(result: Told, ax: Any = None) -> np.ndarray:
     """
     told = _told(result)
     _sizes(told)
-    count = min(MOST_NEAR, len(told.names)) if ax is None else np.size(ax)
+    count = min(MOST_NEAR, len(told.names)) if ax is None else max(1, len(listed(ax)))
     worst = told.worst[:count]
     drawn = panels(ax, len(worst), 2.2, MOST_NEAR)
     edges, draws, truths = near_shares(told, worst.tolist())

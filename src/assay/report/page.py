@@ -12,11 +12,10 @@ import gzip
 import hashlib
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from .._core import atomic_write
+from .._core import atomic_write, check_path
 from .at_observation import FIGURES, ObservationFigures
 from .average import average_figures
 from .environment import environment, read, required
@@ -35,7 +34,7 @@ def write(check: Verdict, path: str | os.PathLike[str], title: str = TITLE) -> N
 
     The file appears whole or not at all. The usual ending of its path is ``.html``.
     """
-    target = Path(path)
+    target = check_path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(
             f"path: expected a folder that exists; got {target.parent}. Make it first."

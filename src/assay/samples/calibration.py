@@ -163,7 +163,8 @@ class Calibration:
 
     def _writes(self) -> list[int]:
         arrays = (self.theta, self.x, self.theta_q, self.features)
-        return [array._version for array in arrays if array is not None]
+        counted = (array for array in arrays if array is not None and not array.is_inference())
+        return [array._version for array in counted]
 
     def check_whole(self) -> None:
         """Refuses one whose arrays were written after they were checked."""
