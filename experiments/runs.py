@@ -7,7 +7,7 @@ ends with the same numbers as one that was never interrupted.
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from assay._core import over
 from assay.results import versions
 
 __all__ = ["Context", "Experiment", "Job", "Records", "completed", "conduct"]
@@ -154,16 +155,8 @@ def _rows(jobs: Sequence[Job], records: Records) -> list[dict[str, Any]]:
 def _done(
     todo: Sequence[Job], run: Callable[[Job], dict[str, Any]], executor: Executor | None
 ) -> Iterator[tuple[Job, dict[str, Any]]]:
-    if executor is None:
-        yield from ((job, run(job)) for job in todo)
-        return
-    futures = {executor.submit(run, job): job for job in todo}
-    try:
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        for future in futures:
-            future.cancel()
+    # A job whose worker died is done by another.
+    yield from ((todo[number], found) for number, found in over(executor, run, todo))
 
 
 def conduct(
