@@ -1,17 +1,31 @@
-"""Draws the pictures that pages keep as files, each from a real run.
+"""Draws the pictures that pages keep as files, each from a real run or a record of one.
 
-python docs/pictures.py
+python docs/pictures.py [NAME]
 """
 
+import json
+import sys
 from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 
 import assay
 
 FOLDER = Path(__file__).parent / "pictures"
+RECORDS = Path(__file__).parents[1] / "results" / "speed"
+# Engines in the picture of costs, and what its axes are.
+ENGINES, MARKERS = ("MLP", "Ridge", "moments", "score"), "osD^"
+AXES = {
+    "n": "calibration pairs",
+    "nulls": "null copies",
+    "observations": "observations",
+    "d": "features of x",
+    "m": "parameters",
+    "k": "draws of q at each x",
+}
 X_O = (2.0, 0.4)
 # The stages of the data flow: name, what it is, its place, and where data go from there.
 STAGES = {
@@ -91,6 +105,32 @@ def flow() -> None:
     keep(figure, "flow")
 
 
+def costs() -> None:
+    """Seconds along each axis of a problem, as measured, with fitted powers."""
+    record = json.loads((RECORDS / "sizes.json").read_text(encoding="utf-8"))["sizes"]
+    figure, axes = plt.subplots(2, 3, figsize=(10, 6), sharey=True)
+    for ax, (axis, found) in zip(axes.flat, record.items(), strict=True):
+        values = np.array(found["values"], float)
+        for number, name in enumerate(ENGINES):
+            if name not in found:
+                continue
+            seconds, power = found[name]["seconds"], found[name]["exponent"]
+            level = np.mean(np.log(seconds) - power * np.log(values))
+            color = f"C{number}"
+            ax.plot(values, seconds, marker=MARKERS[number], ls="", c=color)
+            label = f"{name}: {power:.2f}"
+            ax.plot(values, np.exp(level) * values**power, c=color, lw=1, label=label)
+        ax.set(xscale="log", yscale="log", xlabel=AXES[axis], ylim=(0.08, 1000))
+        ax.set_xticks(values, [f"{value:g}" for value in values])
+        ax.minorticks_off()
+        key = {"loc": "upper left", "ncols": 2, "frameon": False}
+        ax.legend(**key, fontsize=8, title="exponents", title_fontsize=8)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("seconds")
+    figure.tight_layout()
+    keep(figure, "costs")
+
+
 def keep(figure: plt.Figure, name: str) -> None:
     """Writes a picture; the same drawing is the same file."""
     mpl.rcParams["svg.hashsalt"] = name
@@ -101,5 +141,6 @@ def keep(figure: plt.Figure, name: str) -> None:
 if __name__ == "__main__":
     mpl.use("Agg")
     FOLDER.mkdir(exist_ok=True)
-    flow()
-    promise()
+    every = {"flow": flow, "promise": promise, "costs": costs}
+    for name in sys.argv[1:] or every:
+        every[name]()

@@ -15,7 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -25,7 +25,7 @@ from typing import IO, Any
 import torch
 from tqdm import tqdm
 
-from assay._core import atomic_write
+from assay._core import atomic_write, over
 from assay.results import versions
 
 if sys.platform != "win32":
@@ -246,16 +246,8 @@ def _rows(jobs: Sequence[Job], records: Records) -> list[dict[str, Any]]:
 def _done(
     todo: Sequence[Job], run: Callable[[Job], Found], executor: Executor | None
 ) -> Iterator[tuple[Job, Found]]:
-    if executor is None:
-        yield from ((job, run(job)) for job in todo)
-        return
-    futures = {executor.submit(run, job): job for job in todo}
-    try:
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        for future in futures:
-            future.cancel()
+    # A job whose worker died is done by another.
+    yield from ((todo[number], found) for number, found in over(executor, run, todo))
 
 
 def conduct(

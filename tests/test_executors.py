@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from distributed import Client, LocalCluster
+from experiments.runs import Records, completed
 from sklearn.linear_model import LogisticRegression
 
 import assay
@@ -129,6 +130,20 @@ class TestDask:
         np.testing.assert_array_equal(found.local.null, serial.local.null)
         assert found.local.pvalue == serial.local.pvalue
 
+    def test_bits_of_power(self, client, gaussian):
+        """Of a test that is made again in every repetition."""
+        test = assay.lhpd(gaussian().calibration(200, k=8), _log_q, null=19)
+        makes = partial(assay.power, test, torch.zeros(2), repetitions=8)
+        serial, found = makes(), makes(executor=client.get_executor())
+        for ours, theirs in zip(serial.curves, found.curves, strict=True):
+            np.testing.assert_array_equal(ours.rates, theirs.rates)
+            assert ours.mde == theirs.mde
+
+    def test_jobs_of_experiments(self, client, tmp_path):
+        jobs = [{"n": n} for n in range(20)]
+        found = completed(jobs, _squared, Records(tmp_path / "r.jsonl"), client.get_executor())
+        assert found == [{"n": n, "square": n * n} for n in range(20)]
+
     def test_bits_of_draws(self, client):
         theta = torch.randn(300, 1, generator=torch.Generator().manual_seed(0))
         x = theta + torch.randn(300, 1, generator=torch.Generator().manual_seed(1))
@@ -150,6 +165,14 @@ def _fails_at_70(x, n):
     if x[0] == 70:
         raise RuntimeError("no draws here")
     return x + torch.randn(n, 1)
+
+
+def _squared(job):
+    return {"square": job["n"] ** 2}
+
+
+def _log_q(theta, x):
+    return -(theta - x / 2).square().sum(1)
 
 
 def _posterior(x, n):

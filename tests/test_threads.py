@@ -1,5 +1,7 @@
 """The same bits whatever the number of threads."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -35,18 +37,66 @@ TESTS = {
     "score of latents": lambda q: assay.score(latents(q), null=99)(X_O),
     "region": lambda q: assay.region(sets(q), SMALL, null=99)(at(q)),
     "lpit": lambda q: assay.lpit(sets(q), null=99)(at(q)),
+    "lhpd": lambda q: assay.lhpd(sets(q), log_q, null=99)(X_O),
+    "sbc": lambda q: assay.sbc(sets(q), null=99),
+    "coverage": lambda q: assay.coverage(sets(q), null=99),
+    "tarp": lambda q: assay.tarp(sets(q), null=99),
 }
+QUICK = assay.Suite.quick(null=39, pairs=200)
+# What is made of tests, as one saved file: all numbers are in it.
+MADE = {
+    "effects": lambda q: assay.effects(assay.moments(sets(q), null=19)(at(q))),
+    "power": lambda q: assay.power(assay.moments(sets(q), null=19), at(q), repetitions=8),
+    "power of the score test": lambda q: assay.power(assay.score(sets(q), null=19), at(q)),
+    "trust map": lambda q: assay.trust_map(assay.moments(sets(q), null=19), at(q)),
+    "check": lambda q: assay.check(sets(q), x_o=at(q), suite=QUICK),
+    "check of latents": lambda q: assay.check(latents(q), x_o=X_O, suite=QUICK),
+}
+
+
+def log_q(theta, x):
+    return -(theta - x / 2).square().sum(1)
+
+
+def over_threads(make):
+    """What is made with 1, 2, 4 and 16 threads."""
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 4, 16):
+            torch.set_num_threads(threads)
+            found.append(make())
+    finally:
+        torch.set_num_threads(before)
+    return found
 
 
 @pytest.mark.parametrize("name", TESTS)
 def test_bits(gaussian, name):
-    before, found = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 4):
-            torch.set_num_threads(threads)
-            found.append(TESTS[name](gaussian(width=1.3)))
-    finally:
-        torch.set_num_threads(before)
-    for other in found[1:]:
-        np.testing.assert_array_equal(found[0].statistic, other.statistic)
-        np.testing.assert_array_equal(found[0].null, other.null)
+    first, *others = over_threads(lambda: TESTS[name](gaussian(width=1.3)))
+    for other in others:
+        np.testing.assert_array_equal(first.statistic, other.statistic)
+        np.testing.assert_array_equal(first.null, other.null)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_bits_of_what_is_made_of_tests(gaussian, name):
+    first, *others = over_threads(lambda: numbers(MADE[name](gaussian(width=1.3))))
+    assert len(first) > 5
+    for other in others:
+        assert first.keys() == other.keys()
+        for key, value in first.items():
+            np.testing.assert_array_equal(value, other[key], err_msg=key)
+
+
+def numbers(found, path=""):
+    """All arrays of a result, by their place in it; not those of how long it took."""
+    if isinstance(found, np.ndarray):
+        return {path: found}
+    if isinstance(found, tuple | list):
+        parts = {str(i): part for i, part in enumerate(found)}
+    elif dataclasses.is_dataclass(found):
+        parts = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
+    else:
+        return {}
+    each = (numbers(part, f"{path}.{name}") for name, part in parts.items() if name != "settings")
+    return {key: value for part in each for key, value in part.items()}

@@ -23,7 +23,9 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,9 +37,11 @@ from torch import Tensor
 from .._core import (
     Seed,
     check_count,
+    check_executor,
     check_kind,
     check_share,
     cpu,
+    over,
     own_terms,
     progress,
     seed_of,
@@ -234,6 +238,7 @@ def power(
     *,
     alpha: float = 0.05,
     target: float = 0.8,
+    executor: Executor | None = None,
 ) -> "PowerResult":
     """Minimum detectable effects of a test at one observation or many.
 
@@ -250,6 +255,8 @@ def power(
         seed: An int or a generator. The same seed gives the same result.
         alpha: The level of the test.
         target: The probability of rejection at the effects that are reported.
+        executor: Any :class:`concurrent.futures.Executor` that runs the repetitions of a test that
+            is made again in each; numbers do not depend on it.
 
     Example:
         >>> z, x = torch.randn(2, 500, 2, generator=torch.Generator().manual_seed(0))
@@ -258,7 +265,10 @@ def power(
         >>> bool(0.2 < result["shift"].mde < 0.7)
         True
     """
-    return Planting.of(test, draws, seed, alpha, target)(checked_errors(errors), repetitions)
+    planting = Planting.of(test, draws, seed, alpha, target)
+    check_executor(executor)
+    planting = replace(planting, executor=executor)
+    return planting(checked_errors(errors), repetitions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,6 +280,7 @@ class Planting:
     alpha: float
     target: float
     spread: "Spread | None" = None  # to all observations, where errors are planted at some
+    executor: Executor | None = None  # runs repetitions, where a test is made again in each
 
     @classmethod
     def of(
@@ -302,7 +313,8 @@ class Planting:
         level, shaped = _level(self.alpha, engine.nulls), engine.observation.shaped
         found: list[PowerCurve] = []
         for error in errors:
-            found.append(_curve(engine, error, n, level, self.target, _like(error, found)))
+            runs = _Runs(engine, error, level, executor=self.executor)
+            found.append(_curve(runs, n, self.target, _like(error, found)))
         curves = tuple(shaped(curve) for curve in found)
         x, where = shaped(engine.observation.x.cpu().numpy()), {}
         if self.spread is not None:
@@ -498,12 +510,22 @@ def _weakest(curves: list[PowerCurve]) -> PowerCurve:
     return replace(curves[0], error=curves[0].error.any, **columns)
 
 
+# Steps of a ladder, their sizes, and the repetition that is to be run at them.
+_Job = tuple[list[int], list[float], int]
+
+
 class _Runs:
     """Rejections of one planted error at the steps of a ladder, as they are asked for."""
 
     def __init__(
-        self, engine: Replay, error: Error, alpha: float, sizes: Sequence[float] | None = None
+        self,
+        engine: Replay,
+        error: Error,
+        alpha: float,
+        sizes: Sequence[float] | None = None,
+        executor: Executor | None = None,
     ) -> None:
+        self.executor = executor if isinstance(engine, Rerun) else None
         self.engine, self.error, self.alpha = engine, error, alpha
         self.sizes = _ladder(error) if sizes is None else np.array(sizes)
         self.done: dict[int, list[np.ndarray]] = {}
@@ -521,21 +543,36 @@ class _Runs:
     def hits(self, steps: list[int], n: int) -> np.ndarray:
         """Rejections (n, g, o) at some steps in the first n repetitions."""
         have = [len(self.done.setdefault(step, [])) for step in steps]
-        todo = range(min(have), n)
-
-        def run(repetition: int) -> list[tuple[int, np.ndarray]]:
+        jobs = []
+        for repetition in range(min(have), n):
             missing = [s for s, count in zip(steps, have, strict=True) if count <= repetition]
-            sizes = [float(self.sizes[step]) for step in missing]
-            results = self.engine.run(self.error, sizes, repetition)
-            self.bar.update(len(missing))
-            return list(zip(missing, results, strict=True))
-
-        with spread_over(min(self.engine.workers, max(1, len(todo)))) as apply:
-            for pieces in apply(run, todo):
-                for step, piece in pieces:
-                    self.done[step].append(piece)
+            jobs.append((missing, [float(self.sizes[step]) for step in missing], repetition))
+        for missing, pieces in self._run(jobs):
+            for step, piece in zip(missing, pieces, strict=True):
+                self.done[step].append(piece)
         pvalues = [self.engine.pvalues(np.stack(self.done[step][:n])) for step in steps]
         return np.stack(pvalues, 1) <= self.alpha + 1e-9
+
+    def _run(self, jobs: list[_Job]) -> list[tuple[list[int], np.ndarray]]:
+        """Steps of each job with what they gave, in order."""
+        work = partial(_ran, self.engine, self.error)
+        if self.executor is not None:
+            found = dict(over(self.executor, work, jobs))
+            return [found[i] for i in range(len(jobs))]
+
+        def run(job: _Job) -> tuple[list[int], np.ndarray]:
+            done = work(job)
+            self.bar.update(len(job[0]))
+            return done
+
+        with spread_over(min(self.engine.workers, max(1, len(jobs)))) as apply:
+            return list(apply(run, jobs))
+
+
+def _ran(engine: Replay, error: Error, job: _Job) -> tuple[list[int], np.ndarray]:
+    """The steps of a job, and what its repetition gives there."""
+    steps, sizes, repetition = job
+    return steps, engine.run(error, sizes, repetition)
 
 
 def _ladder(error: Error) -> np.ndarray:
@@ -550,15 +587,13 @@ def _like(error: Error, found: list[PowerCurve]) -> np.ndarray | None:
     return same[-1].mde if same else None
 
 
-def _curve(
-    engine: Replay, error: Error, n: int, level: float, target: float, like: np.ndarray | None
-) -> PowerCurve:
+def _curve(runs: _Runs, n: int, target: float, like: np.ndarray | None) -> PowerCurve:
     """Rejection rates around the size that is found as often as wanted, at all observations.
 
     Where all repetitions are run at once, sizes around the effects of another error are tried
     first.
     """
-    runs = _Runs(engine, error, level)
+    engine, error, level = runs.engine, runs.error, runs.alpha
     with runs.bar:
         if like is None or not isinstance(engine, AtOnce):
             ends = _ends(runs, target, engine.around)
