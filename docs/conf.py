@@ -44,7 +44,7 @@ numfig = False
 
 # Pages with cells are run when the site is made, and an error there is an error here.
 nb_execution_mode = os.environ.get("ASSAY_DOCS_RUN", "cache")
-nb_execution_timeout = 300
+nb_execution_timeout = 1800
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True

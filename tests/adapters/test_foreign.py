@@ -106,11 +106,34 @@ class TestOut:
 
 
 def test_numpyro_distributions():
-    dist = import_module("numpyro.distributions")
-    q = as_posterior(lambda x: dist.Normal(x / 2, 0.5**0.5).to_event(1), X)
+    dist, jax = import_module("numpyro.distributions"), import_module("jax")
+    q = as_posterior(lambda x: dist.Normal(jax.numpy.asarray(x) / 2, 0.5**0.5).to_event(1), X)
     assert q.way.words == "many x, to a batch of distributions"
     made = assay.Calibration.of(q, THETA, X, 8)
     assert torch.equal(made.theta_q, assay.Calibration.of(q, THETA, X, 8).theta_q)
+
+
+def test_flowjax():
+    """A flow that is trained for some epochs, in one line and by its latents."""
+    from scipy.stats import kstest
+
+    jax, flows = import_module("jax"), import_module("flowjax.flows")
+    normal = import_module("flowjax.distributions").Normal(jax.numpy.zeros(2))
+    network = {"base_dist": normal, "cond_dim": 2, "flow_layers": 2, "nn_width": 8}
+    flow = flows.masked_autoregressive_flow(jax.random.key(0), **network)
+    flow, _ = import_module("flowjax.train").fit_to_data(
+        *(jax.random.key(1), flow, (THETA.numpy(), X.numpy())), max_epochs=3, show_progress=False
+    )
+    found = assay.check(flow, THETA, X, X[:1], QUICK)
+    assert found.settings["space"] == "latent"
+    q, made = as_posterior(flow, X), assay.Calibration.of(flow, THETA, X, 8)
+    assert torch.equal(made.theta_q, assay.Calibration.of(flow, THETA, X, 8).theta_q)
+    z = latents(q.flow.theta_to_base, made.theta_q.flatten(0, 1), X.repeat_interleave(8, 0))
+    assert min(kstest(column, "norm").pvalue for column in z.numpy().T) > 1e-4
+    slope = np.array(jax.jacfwd(q.distribution.bijection.inverse)(THETA[0].numpy(), X[0].numpy()))
+    base = torch.distributions.Normal(0.0, 1.0).log_prob(q.theta_to_base(THETA[:1], X[:1]))
+    expected = float(base.sum()) + np.log(np.linalg.det(slope))
+    assert float(q.log_density(THETA[:1], X[:1])) == pytest.approx(expected, abs=1e-3)
 
 
 def test_numpyro_chains():

@@ -19,6 +19,7 @@ POSTERIORS = {
     "lampe": "lampe",
     "nflows": "nflows",
     "bayesflow": "bayesflow",
+    "flowjax": "flowjax",
 }
 # The same for distributions, which functions of x return.
 DISTRIBUTIONS = {"numpyro": "numpyro", "torch": "torch_distributions"}

@@ -1,0 +1,61 @@
+"""Conditional flows of flowjax."""
+
+from typing import Any
+
+import flowjax.distributions
+import jax
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..samples.posterior import Base, Flow, LogDensity, Posterior, StandardNormal, fresh_key
+from ..samples.tables import Layout
+
+
+class FlowjaxFlow(Posterior):
+    """A trained ``flowjax.distributions.Transformed`` with a condition, which is x (..., d)."""
+
+    def __init__(self, distribution: flowjax.distributions.AbstractTransformed) -> None:
+        # The base may be trained: a normal one is then a part of the flow.
+        self.distribution = distribution.merge_transforms()
+
+    @property
+    def base(self) -> Base:
+        """The distribution of latents if q is right."""
+        return StandardNormal(self.distribution.shape[0])
+
+    @property
+    def flow(self) -> Flow | None:
+        """The flow itself, if its base is N(0, I)."""
+        z = np.linspace(-2, 2, 7 * self.distribution.shape[0], dtype="f").reshape(7, -1)
+        normal = -0.5 * (z**2 + np.log(2 * np.pi)).sum(1)
+        return self if np.allclose(self.distribution.base_dist.log_prob(z), normal) else None
+
+    @property
+    def log_density(self) -> LogDensity | None:
+        """That of the flow."""
+        return lambda theta, x: _tensor(self.distribution.log_prob(_array(theta), _array(x)))
+
+    def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Maps parameters (n, m) at observations (n, d) to latents (n, m)."""
+        inverse = jax.vmap(self.distribution.bijection.inverse)
+        return _tensor(inverse(_array(theta), _array(x)))
+
+    def sample_batched(self, x: Tensor, n: int) -> Tensor:
+        """Returns n draws (b, n, m) at each of b observations (b, d)."""
+        key = jax.random.key(fresh_key())
+        return _tensor(self.distribution.sample(key, (n,), _array(x))).swapaxes(0, 1)
+
+
+def _array(given: Tensor) -> np.ndarray:
+    return given.float().cpu().numpy()
+
+
+def _tensor(given: Any) -> Tensor:
+    return torch.as_tensor(np.array(given))
+
+
+def adapted(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterior | None:
+    """A flow of flowjax."""
+    known = flowjax.distributions.AbstractTransformed
+    return FlowjaxFlow(posterior) if isinstance(posterior, known) else None
