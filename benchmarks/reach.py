@@ -3,8 +3,8 @@
     python -m benchmarks.reach [--observations 1000] [--draws 16]
 
 Each posterior is trained for a few epochs, and `Calibration.of` draws from it at every x; Markov
-chains run at a twentieth of them. It needs sbi and BayesFlow in one environment, as that of the
-site (`make docs`). It leaves results/reach/draws.json.
+chains run at a twentieth of them. On one thread, but for what JAX does. It needs sbi and BayesFlow
+in one environment, as that of the site (`make docs`). It leaves results/reach/draws.json.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ |= {"KERAS_BACKEND": "jax", "OMP_NUM_THREADS": "1"}
 
 import numpy as np
 import torch
@@ -110,14 +110,14 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=16)
     run = parser.parse_args()
     warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
     where, rows = origin(), []
     os.chdir(tempfile.mkdtemp())  # where sbi leaves its logs
     for name, (make, share) in CASES.items():
         found = drawn(make, round(share * run.observations), run.draws)
         rows.append({"posterior": name, **found, "load": os.getloadavg()[0]})
         print(rows[-1], flush=True)
-    threads = {"threads_used": torch.get_num_threads()}
-    record = {**vars(run), "seed": SEED, **threads, **where, "rows": rows}
+    record = {**vars(run), "seed": SEED, "threads": 1, **where, "rows": rows}
     record["versions"] |= {name: version(name) for name in ("sbi", "bayesflow", "jax")}
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     RECORD.write_text(f"{json.dumps(record, indent=1)}\n", encoding="utf-8")
