@@ -1,9 +1,13 @@
-"""The README's example runs, and prints what it says it prints; its links lead somewhere."""
+"""The README's example runs, and prints what it says it prints; its links lead somewhere.
+
+So do the workflows beside it.
+"""
 
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -39,3 +43,13 @@ def test_links_lead_to_files(link):
 
 def test_it_fits_two_screens():
     assert len(TEXT.splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("name", ["tests", "docs", "release"])
+def test_workflows_run_what_there_is_and_need_no_secrets(name):
+    text = (ROOT / ".github" / "workflows" / f"{name}.yml").read_text(encoding="utf-8")
+    jobs = yaml.safe_load(text)["jobs"]
+    assert all(job["runs-on"] and job["steps"] for job in jobs.values())
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert set(re.findall(r"make ([\w-]+)", text)) <= set(targets)
+    assert "secrets" not in text
