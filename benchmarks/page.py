@@ -154,6 +154,36 @@ def threads(record: Record) -> str:
     return f"{_machine(record)}\n\n" + table(("seconds", *(f"{c} threads" for c in found)), rows)
 
 
+def shares(record: Record) -> str:
+    found = record["shares"]
+    counts = list(next(iter(found.values()))["follows"])
+    rows = (
+        [name, *(f"{v:.2f}" for v in (each["serial"], each["shared"], *each["follows"].values()))]
+        for name, each in found.items()
+    )
+    head = ("seconds", "done once", "shared", *(f"{count} threads" for count in counts))
+    return table(head, rows)
+
+
+def sequential(record: Record) -> str:
+    found = record["sequential"]
+    copies, share = (statistics.mean(found[key]) for key in ("copies", "share"))
+    return (
+        f"`Sequential({found['most']})` ends when {found['enough']} copies reach the data. In "
+        f"{len(found['copies'])} data sets with a right q it made {copies:.0f} copies on average, "
+        f"and took {share:.0%} of the time of all {found['most']}.\n"
+    )
+
+
+def peers(record: Record) -> str:
+    rows = []
+    for kind, found in record["peers"].items():
+        own = min(t for name, t in found.items() if name.startswith("assay"))
+        rows += [[kind, name, _three(1000 * t), _three(t / own)] for name, t in found.items()]
+    head = ("", "call", "milliseconds of a processor", "times ours")
+    return table(head, rows)
+
+
 def gpu(record: Record) -> str:
     found = record["gpu"]
     rows = [["the first call in a process (MLP, 99 nulls)", found["first"]]]
@@ -240,6 +270,9 @@ BLOCKS: dict[str, Callable[[Record], str]] = {
     "simulator": simulator,
     "peer": peer,
     "threads": threads,
+    "shares": shares,
+    "peers": peers,
+    "sequential": sequential,
     "gpu": gpu,
     "sizes": sizes,
     "memory": memory,
@@ -250,7 +283,10 @@ BLOCKS: dict[str, Callable[[Record], str]] = {
 # Pages with the folders of their records, and their tables; others are of the first.
 PAGES = {"verdict.md": "verdict", "performance.md": "speed", "defaults.md": "defaults"}
 ON = {
-    **dict.fromkeys(("peer", "threads", "gpu", "sizes", "memory"), "performance.md"),
+    **dict.fromkeys(
+        ("peer", "peers", "threads", "shares", "sequential", "gpu", "sizes", "memory"),
+        "performance.md",
+    ),
     **dict.fromkeys(("reach", "compat"), "performance.md"),
     "recipes": "defaults.md",
 }

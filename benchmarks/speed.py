@@ -1,10 +1,12 @@
 """How long tests take, and what they need: records behind docs/performance.md.
 
-    PYTHONPATH=src:. python -m benchmarks.speed peer|threads|gpu|sizes|memory [--out FILE.json]
+    PYTHONPATH=src:. python -m benchmarks.speed WHAT [--out FILE.json]
 
 - **peer**: the network beside `sbi.diagnostics.LC2ST`, by turns in one run, with the share of the
   processor's peak that its training reaches; Ridge, moments and score with 999 nulls.
 - **threads**: all engines with 1, 2, 4, ... threads, each in a process of its own.
+- **shares**: what of the closed forms threads share, and what follows for many of them.
+- **sequential**: what is saved where q is right and null copies end early.
 - **gpu**: all engines on a GPU, the first call apart.
 - **sizes**: how time grows with pairs, nulls, observations, d, m and draws, with exponents.
 - **memory**: the largest memory in use, each in a process of its own.
@@ -14,6 +16,8 @@ the network).
 """
 
 import argparse
+import heapq
+import importlib
 import json
 import math
 import os
@@ -24,7 +28,9 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -194,6 +200,88 @@ def threads(most: int) -> dict[str, Any]:
     return found
 
 
+# Modules that spread work over threads.
+SPREAD = ("diagnostics.local.score", "diagnostics.local.moments", "samples.neighbourhoods")
+
+
+def shares(rounds: int) -> dict[str, Any]:
+    """Processor seconds of closed forms on one thread: of pieces that threads share, and the rest.
+
+    What follows for more threads is an extrapolation: pieces are given to whichever thread is free
+    first, and nothing is lost to memory or to Python.
+    """
+    torch.set_num_threads(1)
+    pieces: list[list[float]] = []
+    for name in SPREAD:
+        vars(importlib.import_module(f"assay.{name}"))["spread_over"] = partial(_noted, pieces)
+    data, found = Data.of(Size()), {}
+    for name in ("moments", "moments of latents", "score", "score of latents"):
+        run, nulls = ENGINES[name]
+        each = []
+        for _ in range(rounds):
+            pieces.clear()
+            start = time.process_time()
+            with without_progress():
+                run(data, nulls)
+            each.append((time.process_time() - start, [list(p) for p in pieces]))
+        total, parts = min(each, key=lambda one: one[0])
+        rest = total - sum(map(sum, parts))
+        follows = {n: rest + sum(_span(part, n) for part in parts) for n in (1, 2, 4, 8, 16)}
+        found[name] = {"serial": rest, "shared": total - rest, "follows": follows}
+        print(name, found[name], flush=True)
+    return found
+
+
+def sequential(rounds: int) -> dict[str, Any]:
+    """Copies, and the share of the time of all, where q is right and copies end when enough."""
+    torch.set_num_threads(1)
+    n, whole, few = 2000, assay.Exchange(199), assay.Sequential(199)
+    made, share = [], []
+    for seed in range(rounds):
+        generator = stream(seed, "sequential")
+        theta, noise = torch.randn(2, n, 5, generator=generator)
+        x, u = theta + noise, torch.randn(n, 5, generator=generator)
+        right = assay.Calibration(theta, x, x / 2 + 0.5**0.5 * u)
+        x_o = torch.randn(5, generator=generator)
+        there = torch.randn(500, 5, generator=generator)
+        draws = assay.Draws(x_o, x_o / 2 + 0.5**0.5 * there)
+        took = []
+        for null in (few, whole):
+            start = time.process_time()
+            with without_progress():
+                result = assay.lc2st(right, assay.MLP(), null)(draws)
+            took.append(time.process_time() - start)
+            made.append(len(result.null))
+        share.append(took[0] / took[1])
+        print(made[-2], round(share[-1], 3), flush=True)
+    return {"most": whole.n, "enough": few.enough, "copies": made[::2], "share": share}
+
+
+@contextmanager
+def _noted(pieces: list[list[float]], workers: int, each: int = 1) -> Iterator[Any]:
+    """In place of threads: runs pieces one after the other, and notes how long each takes."""
+
+    def apply(work: Callable[..., Any], *given: Any) -> list[Any]:
+        took: list[float] = []
+        made = []
+        for job in zip(*given, strict=True):
+            start = time.process_time()
+            made.append(work(*job))
+            took.append(time.process_time() - start)
+        pieces.append(took)
+        return made
+
+    yield apply
+
+
+def _span(took: list[float], workers: int) -> float:
+    """When the last piece is done, if each goes to whoever is free first."""
+    ends = [0.0] * workers
+    for seconds in took:
+        heapq.heapreplace(ends, ends[0] + seconds)
+    return max(ends)
+
+
 def engines(rounds: int, device: str = "cpu") -> dict[str, float]:
     """Seconds of each engine; of local networks on a GPU at ten observations, elsewhere at two."""
     data, found = Data.of(Size(), device), {}
@@ -349,7 +437,8 @@ def memory(only: str) -> dict[str, Any]:
         if only in case:
             command = [sys.executable, "-m", "benchmarks.speed", "case", "--case", case]
             done = subprocess.run(command, capture_output=True, text=True)
-            lines = done.stdout.splitlines() or [json.dumps({"failed": done.stderr[-300:]})]
+            failed = {"failed": done.stderr[-300:], "status": done.returncode}
+            lines = done.stdout.splitlines() or [json.dumps(failed)]
             found[case] = json.loads(lines[-1])
             print(case, found[case], flush=True)
     return found
@@ -357,7 +446,17 @@ def memory(only: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    kinds = ["peer", "threads", "engines", "gpu", "sizes", "memory", "case"]
+    kinds = [
+        "peer",
+        "threads",
+        "shares",
+        "sequential",
+        "engines",
+        "gpu",
+        "sizes",
+        "memory",
+        "case",
+    ]
     parser.add_argument("what", choices=kinds)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--most", type=int, default=os.cpu_count())
@@ -374,12 +473,14 @@ def main() -> None:
     ways: dict[str, Callable[[], Any]] = {
         "peer": lambda: peer(given.rounds),
         "threads": lambda: threads(given.most),
+        "shares": lambda: shares(given.rounds),
+        "sequential": lambda: sequential(given.rounds),
         "gpu": gpu,
         "sizes": lambda: sizes(given.rounds, given.case),
         "memory": lambda: memory(given.case),
     }
     found = ways[given.what]()
-    record = {**origin(), "threads_used": torch.get_num_threads(), "seed": 0}
+    record = {**origin(), "threads_used": torch.get_num_threads(), "seed": 0, **_load()}
     record[given.what] = found
     if given.out:
         Path(given.out).write_text(json.dumps(record, indent=1))

@@ -16,6 +16,10 @@ def sets(posterior):
     return posterior.calibration(1500, k=6)
 
 
+def few(posterior):
+    return posterior.calibration(600, k=6)
+
+
 def at(posterior):
     return posterior.draws(X_O)
 
@@ -42,15 +46,15 @@ TESTS = {
     "coverage": lambda q: assay.coverage(sets(q), null=99),
     "tarp": lambda q: assay.tarp(sets(q), null=99),
 }
+SLOW = pytest.mark.slow
 QUICK = assay.Suite.quick(null=39, pairs=200)
-# What is made of tests, as one saved file: all numbers are in it.
+# What is made of tests.
 MADE = {
-    "effects": lambda q: assay.effects(assay.moments(sets(q), null=19)(at(q))),
-    "power": lambda q: assay.power(assay.moments(sets(q), null=19), at(q), repetitions=8),
-    "power of the score test": lambda q: assay.power(assay.score(sets(q), null=19), at(q)),
-    "trust map": lambda q: assay.trust_map(assay.moments(sets(q), null=19), at(q)),
-    "check": lambda q: assay.check(sets(q), x_o=at(q), suite=QUICK),
-    "check of latents": lambda q: assay.check(latents(q), x_o=X_O, suite=QUICK),
+    "effects": lambda q: assay.effects(assay.moments(few(q), null=19)(at(q))),
+    "power": lambda q: assay.power(assay.moments(few(q), null=19), at(q), repetitions=8),
+    "power of the score test": lambda q: assay.power(assay.score(few(q), null=19), at(q)),
+    "check": lambda q: assay.check(few(q), x_o=at(q), suite=QUICK),
+    "check of latents": lambda q: assay.check(q.latents(600), x_o=X_O, suite=QUICK),
 }
 
 
@@ -58,11 +62,11 @@ def log_q(theta, x):
     return -(theta - x / 2).square().sum(1)
 
 
-def over_threads(make):
-    """What is made with 1, 2, 4 and 16 threads."""
+def over_threads(make, counts=(1, 2, 4, 16)):
+    """What is made with some numbers of threads."""
     before, found = torch.get_num_threads(), []
     try:
-        for threads in (1, 2, 4, 16):
+        for threads in counts:
             torch.set_num_threads(threads)
             found.append(make())
     finally:
@@ -78,10 +82,12 @@ def test_bits(gaussian, name):
         np.testing.assert_array_equal(first.null, other.null)
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=SLOW if "check of" in name else ()) for name in MADE]
+)
 def test_bits_of_what_is_made_of_tests(gaussian, name):
-    first, *others = over_threads(lambda: numbers(MADE[name](gaussian(width=1.3))))
-    assert len(first) > 5
+    first, *others = over_threads(lambda: numbers(MADE[name](gaussian(width=1.3))), (1, 2, 16))
+    assert len(first) >= 5
     for other in others:
         assert first.keys() == other.keys()
         for key, value in first.items():

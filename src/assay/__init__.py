@@ -23,6 +23,7 @@ _NAMES = {
     "FreePermutation": "nulls.exchange",
     "KnownBase": "nulls.exchange",
     "LocalExchange": "nulls.exchange",
+    "Sequential": "nulls.exchange",
     "MLP": "classifiers.mlp",
     "Ridge": "classifiers.ridge",
     "Sklearn": "classifiers.sklearn",
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from .nulls.exchange import FreePermutation as FreePermutation
     from .nulls.exchange import KnownBase as KnownBase
     from .nulls.exchange import LocalExchange as LocalExchange
+    from .nulls.exchange import Sequential as Sequential
     from .samples.calibration import Calibration as Calibration
     from .samples.calibration import Draws as Draws
     from .samples.drawing import Drawing as Drawing

@@ -48,9 +48,13 @@ def pvalue(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
             "statistic: expected finite numbers; got NaN or infinity. Look for parameters in "
             "extreme units, or without any variation."
         )
+    return np.asarray((1 + reached(statistic, null).sum(-1)) / (1 + null.shape[-1]))
+
+
+def reached(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
+    """Whether nulls (..., H) are as large as their statistics (...), within rounding error."""
     slack = 100 * np.finfo(float).eps * np.abs(statistic)
-    larger = null >= (statistic - slack)[..., None]
-    return np.asarray((1 + larger.sum(-1)) / (1 + null.shape[-1]))
+    return np.asarray(null >= (statistic - slack)[..., None])
 
 
 def pvalue_error(p: np.ndarray, nulls: int) -> np.ndarray:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -208,6 +209,48 @@ def global_null(calibration: Calibration, preferred: GlobalNull | None = None) -
     """The null a classifier prefers; else exchanges of draws of q, base draws in latent space."""
     usual = KnownBase() if isinstance(calibration, Latents) else Exchange()
     return usual if preferred is None else preferred
+
+
+@dataclass(frozen=True)
+class Sequential(GlobalNull):
+    """The usual null copies, made one after the other until enough reach the data's statistic.
+
+    Where q is right most copies need not be made: with a p-value of 0.5, twice as many as are
+    `enough`. Copies are those of :class:`Exchange`, or of :class:`KnownBase` for latents. If the
+    last that is needed is number L, the p-value is `enough` / L; if they are never enough, it is
+    that of all n copies. Either way it is exact. Only for one observation of :func:`assay.lc2st`,
+    and for classifiers that are trained: others have all their copies at no cost.
+
+    Args:
+        n: The most copies.
+        enough: The number of copies as large as the data with which they end.
+
+    References:
+        Besag and Clifford 1991, *Sequential Monte Carlo p-values*.
+
+    Example:
+        >>> Sequential(99, enough=2).kept(np.array([False, True, False, True, True]))
+        3
+    """
+
+    n: int = 999
+    enough: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "enough", check_count("enough", self.enough, 2))
+
+    def copies(self, calibration: Calibration, seed: int) -> Copies:
+        """The data, and all n copies, of which some are then asked for."""
+        return replace(global_null(calibration), n=self.n).copies(calibration, seed)
+
+    def kept(self, reached: np.ndarray) -> int | None:
+        """How many copies a p-value is made of, if enough of these reach the data's statistic.
+
+        The last one is left out: with L - 1 others, the usual p-value is `enough` / L.
+        """
+        places = np.flatnonzero(reached)
+        return int(places[self.enough - 1]) if len(places) >= self.enough else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,11 +23,18 @@ import torch
 from torch import Tensor
 
 from ..._core import Seed, as_null, check_function, own_terms, seed_of
-from ...classifiers.base import Classifier, Scores, as_classifier
+from ...classifiers.base import Classifier, Joined, Scores, as_classifier
 from ...classifiers.mlp import MLP
 from ...nulls.copies import Copies
-from ...nulls.exchange import GlobalNull, KnownBase, LocalExchange, Null, global_null
-from ...results import GlobalMaxT, Holm, LC2STResult, combined, settings_of
+from ...nulls.exchange import (
+    GlobalNull,
+    KnownBase,
+    LocalExchange,
+    Null,
+    Sequential,
+    global_null,
+)
+from ...results import GlobalMaxT, Holm, LC2STResult, combined, reached, settings_of
 from ...samples.calibration import (
     Calibration,
     Draws,
@@ -38,6 +45,8 @@ from ...samples.calibration import (
 )
 from .base import LocalTest
 
+# Copies that are fitted together where they end when they are enough.
+TOGETHER = 20
 # A function of class probabilities (..., s) at draws of q, with values (...).
 Statistic = Callable[[np.ndarray], np.ndarray]
 
@@ -74,6 +83,7 @@ def lc2st(
         classifier: The classifier; an :class:`assay.MLP` by default.
         null: How null copies are made, or their number; by default what the classifier is made
             for: :class:`assay.Exchange` for parameters and :class:`assay.KnownBase` for latents.
+            :class:`assay.Sequential` makes no more of them than one observation needs.
         statistic: A function of class probabilities (..., s) with values (...).
         seed: An int or a generator. The same seed gives the same test.
 
@@ -103,7 +113,13 @@ def lc2st(
     seed = seed_of(seed)
     copies = _copies(calibration, classifier, null, seed)
     # Nulls that depend on x_o are fitted when it is known.
-    scores = classifier.fit(copies if null.where is None else copies[:1], seed)
+    later = null.where is not None or isinstance(null, Sequential)
+    scores = classifier.fit(copies[:1] if later else copies, seed)
+    if isinstance(null, Sequential) and scores.several:
+        raise ValueError(
+            "null: expected all copies at once, such as Exchange(999), since the statistics of "
+            f"{classifier!r} are combined over them, at no cost; got {null!r}."
+        )
     return LC2ST(calibration, classifier, null, statistic, seed, scores, (seed, null.n))
 
 
@@ -185,7 +201,7 @@ class LC2ST(LocalTest):
     @property
     def poolable(self) -> bool:
         """Whether a statistic is that of one classifier, and not combined over the copies."""
-        return not self.scores.several
+        return not (self.scores.several or isinstance(self.null, Sequential))
 
     def _claim(self, observation: Observation) -> dict[str, Any]:
         """The hypothesis and the settings; a local null says how much of x is near."""
@@ -198,6 +214,8 @@ class LC2ST(LocalTest):
 
     def _scored(self, observed: ObservedDraws) -> tuple[np.ndarray, np.ndarray]:
         """Statistics (o, H + 1) and probabilities (o, H + 1, s), one observation at a time."""
+        if isinstance(self.null, Sequential):
+            return self._stopped(observed.draws, observed.observation.features, self.null)
         each = zip(observed.draws, observed.observation.features, strict=True)
         scored = [self._scored_at(draws[None], features[None]) for draws, features in each]
         statistics, probabilities = zip(*scored, strict=True)
@@ -220,6 +238,29 @@ class LC2ST(LocalTest):
 
         return combined(np.stack(scores.statistics(statistic, draws, features))), probabilities
 
+    def _stopped(
+        self, draws: Tensor, features: Tensor, null: Sequential
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Statistics (1, L) and probabilities (1, L, s), with as many copies as are enough."""
+        if len(features) > 1:
+            raise ValueError(
+                f"x_o: expected one observation with {null!r}, which ends when that has enough; "
+                f"got {len(features)}. Use Exchange(n) or KnownBase(n), whose copies serve all."
+            )
+        copies, probabilities = _copies(self.calibration, self.classifier, null, self.seed), []
+        for start in range(0, null.n + 1, TOGETHER):
+            some = copies[max(1, start) : start + TOGETHER]
+            fitted = self.classifier.fit(some, self.seed)
+            scores = fitted if start else Joined(self.scores, fitted)
+            count = len(some) + (start == 0)
+            probabilities.append(self._checked(scores(draws, features), draws, count))
+            every = np.concatenate(probabilities, 1)
+            statistics = self._statistics(every)
+            kept = null.kept(reached(statistics[:, 0], statistics[:, 1:])[0])
+            if kept is not None:
+                return statistics[:, : kept + 1], every[:, : kept + 1]
+        return statistics, every
+
     def _scores_at(self, features: Tensor) -> Scores:
         """The scores of data and nulls at one observation with features (1, d)."""
         if self.null.where is None:
@@ -228,9 +269,9 @@ class LC2ST(LocalTest):
         copies = _copies(self.calibration, self.classifier, self.null, self.seed)
         return self.classifier.refit(self.scores, copies.inside(near[-1]), near, self.seed)
 
-    def _checked(self, scores: Tensor, draws: Tensor) -> np.ndarray:
-        """Scores (1, H + 1, s), which any classifier must give."""
-        expected = 1, self.null.n + 1, draws.shape[1]
+    def _checked(self, scores: Tensor, draws: Tensor, copies: int | None = None) -> np.ndarray:
+        """Scores (1, H + 1, s), or of so many copies, which any classifier must give."""
+        expected = 1, copies or self.null.n + 1, draws.shape[1]
         if scores.shape != expected:
             raise ValueError(
                 f"classifier: expected scores that give probabilities with shape {expected} at "
