@@ -104,7 +104,7 @@ MUTATIONS = (
         "truths that belong to other x",
         "samples/calibration.py",
         "return torch.cat([self.theta[:, None], self.theta_q], 1)",
-        "return torch.cat([self.theta.roll(1, 0)[:, None], self.theta_q], 1)",
+        "return torch.cat([self.theta.flip(0)[:, None], self.theta_q], 1)",
         f"{LEVEL}[moments]",
     ),
     Mutation(
@@ -287,18 +287,18 @@ MUTATIONS = (
         f"{LEVEL}[lhpd]",
     ),
     Mutation(
-        "two sides of a binomial tail for one",
+        "one side of a binomial tail for two",
         "nulls/ranks.py",
         "smaller = np.minimum(mass.cumsum(1), mass[:, ::-1].cumsum(1)[:, ::-1])",
         "smaller = mass.cumsum(1)",
-        "tests/nulls/test_ranks.py::TestBands::test_joint_coverage_is_exact",
+        "tests/nulls/test_ranks.py::TestBands::test_both_sides_count_alike",
     ),
     Mutation(
         "x_o is compared with a centre that it has no part in",
         "interpret/predictive.py",
         "z = features.double() - features.double().mean(0)",
         "z = features.double() - features[1:].double().mean(0)",
-        f"{LEVEL}[predictive]",
+        "tests/interpret/test_predictive.py::test_p_is_uniform_where_q_is_right",
     ),
     Mutation(
         "support turned round",
