@@ -110,8 +110,8 @@ MUTATIONS = (
     Mutation(
         "the truth stands first in its set",
         "nulls/exchange.py",
-        'generator=stream(calibration.own_seed(seed), "places")).argsort(1)',
-        'generator=stream(calibration.own_seed(seed), "places")).sort(1).values.argsort(1)',
+        "order = cpu.rand(members.shape[:2], generator=places).argsort(1)",
+        "order = cpu.rand(members.shape[:2], generator=places).sort(1).values.argsort(1)",
         "tests/nulls/test_exchange.py::test_the_truth_has_no_place_of_its_own",
     ),
     Mutation(
@@ -131,8 +131,8 @@ MUTATIONS = (
     Mutation(
         "who plays the truth in a copy is never who does in the data",
         "nulls/turns.py",
-        "by = torch.randint(r, (copies, g)",
-        "by = torch.randint(1, r, (copies, g)",
+        "by = cpu.randint(r, (copies, g)",
+        "by = cpu.randint(1, r, (copies, g)",
         "tests/nulls/test_exchange.py::test_exchange_picks_each_member_equally_often",
     ),
     Mutation(
@@ -166,8 +166,8 @@ MUTATIONS = (
     Mutation(
         "exchanges of the score test reach beyond what is near",
         "diagnostics/local/score.py",
-        "parts = [(at == i).nonzero().flatten() for at in ring for i in range(c)]",
-        "parts = [(at >= i).nonzero().flatten() for at in ring for i in range(c)]",
+        "masks = (ring[:, None] == sizes[:, None])",
+        "masks = (ring[:, None] >= sizes[:, None])",
         f"{LOCAL}/test_score.py::TestLocal::test_what_is_wrong_elsewhere_does_not_leak_in",
     ),
     Mutation(
@@ -260,8 +260,8 @@ MUTATIONS = (
     Mutation(
         "AUC by classifiers that have seen the set",
         "diagnostics/local/score.py",
-        "scores = white @ trained.mT - own",
-        "scores = white @ trained.mT",
+        "scores = (white @ trained).sub_(own)",
+        "scores = white @ trained",
         f"{LOCAL}/test_score.py::test_the_auc_of_a_right_q_is_one_half_on_average",
     ),
     # Ranks and levels.
