@@ -205,6 +205,12 @@ class TestBands:
         np.testing.assert_array_equal(out, test.pvalue <= alpha)
         assert 0 < out.sum() < 100
 
+    def test_both_sides_count_alike(self):
+        """Ranks and the same ranks counted from the other end are as far from uniform."""
+        ranks = draw(40, 12, 200, seed=3).T
+        here, there = (tails(40, plain(12))(plain(12).below(r)) for r in (ranks, 12 - ranks))
+        np.testing.assert_allclose(here, there)
+
     def test_the_difference(self):
         cells = plain(9)
         null = tails(50, cells)(UniformRanks(99).below(50, cells, 0))

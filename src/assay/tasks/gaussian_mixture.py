@@ -52,10 +52,3 @@ class GaussianMixture(Direct):
             for width in WIDTHS
         ]
         return torch.logsumexp(torch.stack(parts), 0)
-
-    def log_evidence(self, x: Tensor) -> Tensor:
-        """The logarithm of p(x) at one observation (d,)."""
-        x = x.double()
-        widths = cpu.tensor(WIDTHS, dtype=torch.float64)[:, None]
-        masses = log_mass((-EDGE - x) / widths, (EDGE - x) / widths).sum(1)
-        return torch.logsumexp(masses, 0) - math.log(2) - 2 * math.log(2 * EDGE)

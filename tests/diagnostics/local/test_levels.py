@@ -288,8 +288,8 @@ def test_columns_and_sizes_are_combined_and_one_of_each_stays_what_it_is():
 
 
 def test_a_null_band_holds_what_it_says():
-    """Data that are like their 199 null copies lie beyond it in 5 %; 20 000 repetitions."""
-    values = np.random.default_rng(0).standard_normal((20_000, 200))
+    """Data that are like their 39 null copies lie beyond it in 5 %; 20 000 repetitions."""
+    values = np.random.default_rng(0).standard_normal((20_000, 40))
     beyond = Band(values[:, 0], *null_band(values[:, 1:], 1)).sign
     low, high = scipy.stats.binom(20_000, 0.025).interval(0.999)
     assert all(low <= (beyond == side).sum() <= high for side in (-1, 1))
