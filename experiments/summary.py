@@ -325,7 +325,7 @@ def _exceptions(fig2: Rows, samples: Rows, found: Rows) -> str:
             there = _on_samples(cell, samples, found)
             lines.append([name, said, sizes, rate, f"{printed:.2f}", there, _starts(cell, found)])
     head = ["where", "test", "N_train, N_cal", "rerun", "printed"]
-    return markdown([*head, "on their samples", "five starts there"], lines)
+    return markdown([*head, "on their samples", "other starts there"], lines)
 
 
 def _on_samples(cell: dict[str, Any], samples: Rows, found: Rows) -> str:
