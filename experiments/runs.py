@@ -11,7 +11,6 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -295,12 +294,8 @@ def conduct(
     with atomic_write(context.folder / f"{experiment.name}.json") as file:
         file.write(_text(whole).encode())
     if experiment.draw is not None:
-        with tempfile.TemporaryDirectory() as apart:
-            experiment.draw(found, Path(apart) / f"{experiment.name}.png")
-            # An image, and what is drawn beside it.
-            for drawn in Path(apart).iterdir():
-                with atomic_write(context.folder / drawn.name) as file:
-                    file.write(drawn.read_bytes())
+        # What is drawn may lie beside it; a picture that was cut off is drawn again.
+        experiment.draw(found, context.folder / f"{experiment.name}.png")
     return found
 
 

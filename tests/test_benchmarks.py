@@ -14,7 +14,7 @@ SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
 # These import each other by their package, others are run by their path.
 IN_PACKAGE = (
     *("alternatives", "effects", "page", "power_mlp", "record", "simulator", "speed"),
-    *("reach", "speed_compat", "verdict"),
+    *("peers", "reach", "speed_compat", "verdict"),
 )
 
 

@@ -161,7 +161,7 @@ def _from_numpy(name: str, given: Any) -> Tensor:
         raise TypeError(f"{name}: expected an array of real numbers; got {array.dtype}.")
     # Extended precision, foreign byte orders and negative strides are not for torch.
     single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-    known = np.ascontiguousarray(array, dtype=np.float32 if single else np.float64)
+    known = np.asarray(array, np.float32 if single else np.float64, order="C")
     # In memory of torch, which is aligned, as the same bits of products ask for.
     return torch.tensor(known, dtype=torch.float32 if single else torch.float64, device="cpu")
 

@@ -336,7 +336,7 @@ def test_bad_input(gaussian):
     test, there = prepared(gaussian()), Draws(X_O)
     with pytest.raises(TypeError, match="test: expected a local test such as moments"):
         power(gaussian().latents(30), there)
-    with pytest.raises(TypeError, match="x: expected an array of real numbers"):
+    with pytest.raises(TypeError, match="x_o: expected an array of real numbers"):
         power(test, "x_o")
     with pytest.raises(TypeError, match="errors: expected errors such as Shift"):
         power(test, there, "shift")

@@ -25,22 +25,22 @@ MUTATIONS = (
     Mutation(
         "no one is added to the nulls that are as large",
         "results.py",
-        "(1 + larger.sum(-1)) / (1 + null.shape[-1])",
-        "larger.sum(-1) / (1 + null.shape[-1])",
+        "(1 + reached(statistic, null).sum(-1)) / (1 + null.shape[-1])",
+        "reached(statistic, null).sum(-1) / (1 + null.shape[-1])",
         "tests/test_results.py::test_p_is_never_zero",
     ),
     Mutation(
         "ties do not count",
         "results.py",
-        "larger = null >= (statistic - slack)[..., None]",
-        "larger = null > (statistic + slack)[..., None]",
+        "np.asarray(null >= (statistic - slack)[..., None])",
+        "np.asarray(null > (statistic + slack)[..., None])",
         "tests/test_results.py::test_ties_count_within_rounding",
     ),
     Mutation(
         "the wrong tail",
         "results.py",
-        "larger = null >= (statistic - slack)[..., None]",
-        "larger = null <= (statistic + slack)[..., None]",
+        "np.asarray(null >= (statistic - slack)[..., None])",
+        "np.asarray(null <= (statistic + slack)[..., None])",
         "tests/test_results.py::test_against_scipy",
     ),
     Mutation(

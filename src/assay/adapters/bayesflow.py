@@ -99,7 +99,7 @@ class BayesFlowPosterior(Posterior):
 
     def _log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
         given = {**self._parameters(theta), **self._conditions(x)}
-        return torch.as_tensor(np.array(self.approximator.log_prob(given)))
+        return torch.from_numpy(np.array(self.approximator.log_prob(given)))
 
     @property
     def embed(self) -> Embed | None:

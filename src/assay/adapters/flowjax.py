@@ -52,7 +52,7 @@ def _array(given: Tensor) -> np.ndarray:
 
 
 def _tensor(given: Any) -> Tensor:
-    return torch.as_tensor(np.array(given))
+    return torch.from_numpy(np.array(given))
 
 
 def adapted(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterior | None:
