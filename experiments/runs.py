@@ -189,10 +189,18 @@ def made_with(device: str) -> dict[str, str]:
 @cache
 def _commit() -> str:
     """The commit of the sources, and whether they were changed since; empty without git."""
-    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    here = Path(__file__).parent
+    named = _git("rev-parse", "--short", "HEAD")
+    # Records and pages may change while a run is on.
+    changed = _git("status", "--short", "src", "experiments")
+    return f"{named}-dirty" if changed else named
+
+
+def _git(*words: str) -> str:
+    root = Path(__file__).parents[1]
     try:
-        found = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True)
+        found = subprocess.run(
+            ["git", *words], cwd=root, capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
     return found.stdout.strip()

@@ -37,7 +37,7 @@ LOCALS = tuple(
 )
 SKLEARN = "published L-C2ST-NF, scikit-learn"
 BUDGETS: dict[str, dict[str, Any]] = {
-    "ci": {"tasks": ("two_moons",), "train": (), "cal": {200: 2}, "nulls": 19, "draws": 100},
+    "ci": {"tasks": ("two_moons",), "train": (), "cal": {200: 1}, "nulls": 19, "draws": 100},
     "smoke": {"tasks": TASKS, "train": (10_000,), "cal": {500: 2}, "nulls": 39, "draws": 500},
     "paper": {
         "tasks": TASKS,
