@@ -10,16 +10,17 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from matplotlib.figure import Figure
+from matplotlib.figure import SubFigure
 
 import assay
-from assay.plots import pairs, pp
+from assay.plots import pp
 from assay.results import LC2STResult
 from assay.samples.neighbourhoods import Nearest
 from assay.tasks import JansenRit
 
 from .fig3 import BUDGETS, NEAR
 from .jansen_rit import NAMES, SEED, Setting, file_name, observed
+from .pictures import colour_bar, save, triangle
 from .runs import Context, Experiment, Job
 
 __all__ = ["FIG4"]
@@ -28,8 +29,9 @@ __all__ = ["FIG4"]
 SHOWN = (-20, 0, 10)
 # Draws of which nulls are kept: their curves need fewer than a pair plot does.
 CURVE_DRAWS = 1000
-# Inches: a column, its title, the PP-plot with its legend, the pair plot, and the words.
-COLUMN, TITLE, CURVE, PAIRS, WORDS = 3.7, 0.75, 2.75, 4.1, 1.35
+# Inches: a column, the PP-plot with its legend, the pair plot, the words; and the bar of colours.
+COLUMN, CURVE, PAIRS, WORDS, BAR = 3.7, 2.9, 3.9, 1.3, 0.8
+HIGH = CURVE + PAIRS + WORDS + 0.3
 LETTERS = 68
 
 
@@ -134,36 +136,32 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
 
 
 def _grid(rows: list[dict[str, Any]], path: Path) -> None:
-    """A block for each gain, three in a line."""
-    high = TITLE + CURVE + PAIRS + WORDS
+    """A block for each gain, three in a line, and one bar for all."""
     lines, columns = -(-len(rows) // 3), min(3, len(rows))
     with mpl.rc_context({"font.size": 8}):
-        figure = plt.figure(figsize=(columns * COLUMN, lines * high))
-        for i, row in enumerate(rows):
-            corner = (i % 3) * COLUMN, (lines - i // 3) * high
-            _block(figure, row, corner, path.parent)
-        figure.savefig(path, dpi=130)
-        plt.close(figure)
+        figure = plt.figure(figsize=(columns * COLUMN, lines * HIGH + BAR), layout="constrained")
+        halves: Any = figure.subfigures(2, 1, height_ratios=(lines * HIGH, BAR))
+        blocks = halves[0].subfigures(lines, columns, squeeze=False).ravel()
+        for part, row in zip(blocks, rows, strict=False):
+            mesh = _block(part, row, path.parent)
+        colour_bar(halves[1], mesh)
+        save(figure, path)
 
 
-def _block(figure: Figure, row: dict[str, Any], corner: tuple[float, float], folder: Path) -> None:
-    """One gain, below and right of an upper left corner: PP-plot, pair plot, and words."""
-    (left, top), (width, height) = corner, figure.get_size_inches()
+def _block(part: SubFigure, row: dict[str, Any], folder: Path) -> Any:
+    """One gain: PP-plot, pair plot, and words."""
     title = f"gain {row['gain']}: statistic {row['statistic']:.3f}, p = {row['pvalue']:.3f}"
-    middle = (left + COLUMN / 2) / width
-    figure.text(middle, 1 - (height - top + 0.12) / height, title, ha="center", va="top", size=9)
-
-    def box(x: float, y: float, w: float, h: float) -> tuple[float, float, float, float]:
-        return (left + x) / width, (top - y - h) / height, w / width, h / height
-
-    curve = figure.add_axes(box(0.75, TITLE, 2.3, 2.3))
+    part.suptitle(title, fontsize=9)
+    parts: Any = part.subfigures(3, 1, height_ratios=(CURVE, PAIRS, WORDS))
+    curve = parts[0].subplots()
     pp(assay.load(folder / row["curve_file"]), curve)
     curve.set_title("")
-    host = figure.add_axes(box(0.1, TITLE + CURVE, COLUMN - 0.2, PAIRS))
-    pairs(assay.load(folder / row["pairs_file"]), host, marks=row["truth"], names=NAMES)
+    found, prior = assay.load(folder / row["pairs_file"]), JansenRit().prior
+    ends = np.stack([np.asarray(prior.low), np.asarray(prior.high)], 1)
+    mesh = triangle(parts[1], found.theta, found.probabilities, row["truth"], ends, NAMES)
     words = "\n".join(textwrap.fill(said, LETTERS) for said in _said(row))
-    below = top - TITLE - CURVE - PAIRS - 0.06
-    figure.text((left + 0.15) / width, below / height, words, va="top", size=6.5)
+    parts[2].text(0.04, 0.95, words, va="top", size=6.5)
+    return mesh
 
 
 FIG4 = Experiment(

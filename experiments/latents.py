@@ -5,7 +5,7 @@ draws at each observation, the classifier that they trained, and the statistics 
 the published test is here twice: as they ran it, and again with a network and nulls of our own;
 and every test of ours in latents has the very pairs that they had.
 
-The rerun comes in blocks of a hundred nulls, each of which is a job.
+The rerun comes in blocks of fifty nulls, each of which is a job.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
-from matplotlib.figure import SubFigure
 from torch import Tensor
 
 import assay
@@ -28,16 +26,16 @@ from . import published
 from .authors import absent, arrays
 from .fig3 import NEAR, Found, asked, summed, u_shape
 from .jansen_rit import GAINS, NAMES, SEED
-from .pictures import save
+from .pictures import colour_bar, save, triangle
 from .runs import Context, Experiment, Job
 
-__all__ = ["LATENTS", "NETWORK", "RERUN", "THEIRS", "at_gain", "joined", "moved"]
+__all__ = ["LATENTS", "NETWORK", "RERUN", "SKLEARN", "THEIRS", "at_gain", "joined", "moved"]
 
 # As the authors ran it, and again.
 THEIRS, RERUN = "printed L-C2ST-NF", "published L-C2ST-NF"
-SKLEARN = f"{RERUN}, scikit-learn"
+SKLEARN = f"{RERUN} (scikit-learn)"
 # Nulls in one job of the rerun; draws at each observation of which parameters were kept.
-BLOCK, KEPT = 100, 1000
+BLOCK, KEPT = 50, 1000
 BUDGETS: dict[str, dict[str, Any]] = {
     "ci": {"pairs": 150, "nulls": 9, "draws": 100, "gains": [-20, 0, 20], "slow": False},
     "smoke": {"pairs": 1000, "nulls": 39, "draws": 500, "gains": list(GAINS), "slow": False},
@@ -244,9 +242,8 @@ def _ratios(ax: Axes, rows: list[dict[str, Any]]) -> None:
     ax.set_yscale("log")
 
 
-# Gains of Figure 4, of which the paper has the last; limits of colours in all its panels.
-SHOWN, LIMITS = (-20, 0, 10), Normalize(0.2, 0.8)
-BINS, MARGIN = 20, 0.08
+# Gains of Figure 4, of which the paper has the last.
+SHOWN = (-20, 0, 10)
 
 
 def _pictures(network: dict[str, Any], path: Path) -> None:
@@ -256,76 +253,16 @@ def _pictures(network: dict[str, Any], path: Path) -> None:
     halves: Any = figure.subfigures(2, 1, height_ratios=(7.4, 0.8))
     above, below = halves
     parts = above.subfigures(2, len(gains), squeeze=False)
+    truth, *ends = (_theirs()[k] for k in ("theta_obs_true", "prior_low", "prior_high"))
+    prior = np.stack([end.numpy() for end in ends], 1)
     for column, gain in zip(parts.T, gains, strict=True):
-        (row,), (_, given) = _rows([gain]), at_gain(gain)
+        (row,), (theta, given) = _rows([gain]), at_gain(gain)
         ours = np.array(network["d"][network["gains"].index(gain)])
         for part, d, said in zip(column, (given, ours), ("as they ran it", "ours"), strict=True):
             part.suptitle(f"gain {gain}, {said}", fontsize=9)
-            mesh = _triangle(part, row, d)
-    bar = below.colorbar(mesh, cax=below.add_axes((0.3, 0.62, 0.4, 0.2)), orientation="horizontal")
-    bar.set_label(
-        "P(class 1): red where q has too much mass, blue where it has too little", size=8
-    )
+            mesh = triangle(part, theta, d, truth[row].numpy(), prior, NAMES)
+    colour_bar(below, mesh)
     save(figure, path)
-
-
-def _triangle(part: SubFigure, row: int, d: np.ndarray) -> Any:
-    """Means of P(class 1) in bins of one parameter, and of two."""
-    theirs = _theirs()
-    theta, truth = (theirs[k][row].numpy() for k in ("theta_q_obs_eval", "theta_obs_true"))
-    prior = np.stack([theirs["prior_low"].numpy(), theirs["prior_high"].numpy()], 1)
-    m = theta.shape[1]
-    axes: Any = part.subplots(m, m, gridspec_kw={"wspace": 0.06, "hspace": 0.06})
-    edges = [_edges(column, *ends) for column, ends in zip(theta.T, prior, strict=True)]
-    for i in range(m):
-        for j in range(m):
-            ax = axes[i, j]
-            ax.set_visible(j <= i)
-            if j < i:
-                mesh = _squares(ax, (theta[:, j], theta[:, i]), (edges[j], edges[i]), d)
-                ax.plot(truth[j], truth[i], "o", ms=3, mfc="none", color=INK)
-                for end in prior[i]:
-                    ax.axhline(end, color=INK, lw=0.6, ls="--")
-            elif j == i:
-                _bars(ax, theta[:, j], edges[j], d)
-                ax.axvline(truth[j], color=INK, lw=0.8)
-            for end in prior[j]:
-                ax.axvline(end, color=INK, lw=0.6, ls="--")
-            ax.set_xlim(edges[j][0], edges[j][-1])
-            ax.tick_params(labelsize=5, length=2)
-            if i < m - 1:
-                ax.set_xticklabels([])
-            else:
-                ax.set_xlabel(NAMES[j], fontsize=7)
-            if j or not i:
-                ax.set_yticks([])
-            else:
-                ax.set_ylabel(NAMES[i], fontsize=7)
-    return mesh
-
-
-def _edges(column: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Bins over nearly all draws, and over no more than the prior and a margin."""
-    margin = MARGIN * (high - low)
-    ends = np.quantile(column, (0.005, 0.995))
-    return np.linspace(max(ends[0], low - margin), min(ends[1], high + margin), BINS + 1)
-
-
-def _squares(ax: Axes, at: Any, edges: Any, d: np.ndarray) -> Any:
-    """Means in squares that hold a draw."""
-    x, y = at
-    counts, sums = (np.histogram2d(x, y, edges, weights=w)[0] for w in (None, d))
-    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    ax.set_ylim(edges[1][0], edges[1][-1])
-    ax.set_facecolor("#d9d9d9")
-    return ax.pcolormesh(*edges, means.T, cmap="RdBu", norm=LIMITS, rasterized=True)
-
-
-def _bars(ax: Axes, column: np.ndarray, edges: np.ndarray, d: np.ndarray) -> None:
-    counts, sums = (np.histogram(column, edges, weights=w)[0] for w in (None, d))
-    means = np.divide(sums, counts, out=np.full(len(sums), 0.5), where=counts > 0)
-    colours = plt.get_cmap("RdBu")(LIMITS(means))
-    ax.bar(edges[:-1], counts, np.diff(edges), align="edge", color=colours, ec="#999999", lw=0.2)
 
 
 LATENTS = Experiment(

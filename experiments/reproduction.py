@@ -191,7 +191,8 @@ def _along_gains(rows: Rows) -> str:
         along = f"{fig3.u_shape(gains, row['statistic']):+.2f}"
         values = (f"{v:.3g}" for v in row["statistic"])
         lines.append([f"{row['method']}, statistic", *values, along])
-        lines.append([f"{row['method']}, p", *(f"{v:.3f}" for v in row["pvalue"]), ""])
+        if "pvalue" in row:
+            lines.append([f"{row['method']}, p", *(f"{v:.3f}" for v in row["pvalue"]), ""])
     return markdown(["gain", *map(str, gains), "rank correlation with \\|gain\\|"], lines)
 
 
@@ -200,7 +201,8 @@ def _figure3(found: Rows) -> str:
 
 
 def _latents(found: Rows) -> str:
-    return _along_gains(latents.joined(found))
+    alone = [row for row in found if row["method"] == latents.SKLEARN]
+    return _along_gains([*latents.joined(found), *alone])
 
 
 def _global(rows: Iterable[tuple[str, float, float]]) -> str:
