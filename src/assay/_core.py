@@ -161,9 +161,11 @@ def _from_numpy(name: str, given: Any) -> Tensor:
         raise TypeError(f"{name}: expected an array of real numbers; got {array.dtype}.")
     # Extended precision, foreign byte orders and negative strides are not for torch.
     single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-    known = np.asarray(array, np.float32 if single else np.float64, order="C")
+    dtype = torch.float32 if single else torch.float64
     # In memory of torch, which is aligned, as the same bits of products ask for.
-    return torch.tensor(known, dtype=torch.float32 if single else torch.float64, device="cpu")
+    own = torch.empty(array.shape, dtype=dtype, device="cpu")
+    own.numpy()[...] = array
+    return own
 
 
 def check_finite(name: str, array: Tensor, remedy: str = "") -> None:
