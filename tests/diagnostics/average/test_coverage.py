@@ -175,7 +175,7 @@ BAD = {
         lambda c: coverage(c, null="99"),
         "null: expected a number of copies or .*UniformRanks",
     ),
-    "no nulls": (lambda c: coverage(c, null=0), "n: expected at least 1"),
+    "no nulls": (lambda c: coverage(c, null=0), "null: expected at least 1"),
     "log_q": (lambda c: coverage(c, 3.0), "log_q: expected a function of theta and x"),
     "nan in log_q": (lambda c: coverage(c, lambda t, x: t[:, 0] * torch.nan), "log_q: .* NaN"),
     "no density": (lambda c: coverage(c, lambda t, x: t[:, 0] - torch.inf), "log_q: .* got zero"),
@@ -436,7 +436,7 @@ TARP_BAD = {
     ),
     "levels": (lambda c: tarp(c, levels=(1.5,)), "levels: expected numbers between"),
     "null": (lambda c: tarp(c, null="99"), "null: expected a number of copies or .*UniformRanks"),
-    "no nulls": (lambda c: tarp(c, null=0), "n: expected at least 1"),
+    "no nulls": (lambda c: tarp(c, null=0), "null: expected at least 1"),
 }
 
 

@@ -240,7 +240,7 @@ class TestResult:
 BAD = {
     "calibration": (lambda c: sbc(c.theta), "calibration: expected a Calibration"),
     "null": (lambda c: sbc(c, null="99"), "null: expected a number of copies or .*UniformRanks"),
-    "no nulls": (lambda c: sbc(c, null=0), "n: expected at least 1"),
+    "no nulls": (lambda c: sbc(c, null=0), "null: expected at least 1"),
     "another null": (lambda c: sbc(c, null=assay.Exchange(9)), "null: .* UniformRanks.* got Exch"),
     "quantities": (lambda c: sbc(c, "theta"), "quantities: expected a mapping"),
     "seed": (lambda c: sbc(c, seed=1.5), "seed: expected"),

@@ -258,11 +258,11 @@ BAD = {
     "a null": (lambda c: lhpd(LEVELS, null=Exchange(9)), TypeError, "null: expected"),
     "alpha 0": (lambda c: lhpd(LEVELS, alphas=(0, 0.5)), ValueError, "alphas: expected levels"),
     "alpha 1": (lambda c: lhpd(LEVELS, alphas=(0.5, 1.0)), ValueError, "alphas: expected levels"),
-    "no alpha": (lambda c: lhpd(LEVELS, alphas=()), ValueError, "alphas: expected levels"),
+    "no alpha": (lambda c: lhpd(LEVELS, alphas=()), ValueError, "alphas: expected a non-empty"),
     "alpha nan": (lambda c: lhpd(LEVELS, alphas=(np.nan,)), ValueError, "alphas: expected lev"),
-    "words": (lambda c: lhpd(LEVELS, alphas="many"), TypeError, "alphas: expected numbers"),
+    "words": (lambda c: lhpd(LEVELS, alphas="many"), TypeError, "alphas: expected an array"),
     "no nulls": (lambda c: lhpd(LEVELS, null=0), ValueError, "null: expected at least 1"),
-    "words for x": (lambda c: lhpd(LEVELS)("x_o"), TypeError, "x: expected an array"),
+    "words for x": (lambda c: lhpd(LEVELS)("x_o"), TypeError, "x_o: expected an array"),
     "x_o": (lambda c: lhpd(LEVELS)(Draws(torch.zeros(3))), ValueError, "x_o: expected shape"),
 }
 
