@@ -22,6 +22,7 @@ import scipy.special
 import torch
 
 from . import __version__
+from ._core import printable
 from .samples.neighbourhoods import Support
 
 # Rows of a table that are printed; the others are counted.
@@ -181,7 +182,7 @@ def clopper_pearson(share: np.ndarray, n: int | np.ndarray, alpha: float = 0.05)
 
 
 class Frozen:
-    """A dataclass with arrays of its own, which cannot be written."""
+    """A dataclass with arrays of its own, which cannot be written, and names to print."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -189,6 +190,8 @@ class Frozen:
                 own = np.array(value)
                 own.setflags(write=False)
                 object.__setattr__(self, name, own)
+            elif name in ("names", "labels") and isinstance(value, tuple):
+                object.__setattr__(self, name, tuple(printable(f"{one}") for one in value))
 
 
 class Readable(Frozen, ABC):

@@ -35,6 +35,7 @@ from ._core import (
     check_count,
     check_kind,
     check_number,
+    printable,
     seed_of,
     stream,
 )
@@ -645,7 +646,7 @@ def _named(
         return default
     each = (given,) if isinstance(given, str) else given
     # A name stands in one line.
-    unique = tuple(" ".join(str(name).split()) for name in each)
+    unique = tuple(printable(" ".join(str(name).split())) for name in each)
     if len(unique) != count or len(set(unique)) < count:
         raise ValueError(f"{argument}: expected {count} different names; got {unique!r}.")
     return unique
