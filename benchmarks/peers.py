@@ -67,13 +67,16 @@ def local() -> Calls:
     from sklearn.neural_network import MLPClassifier
 
     data, recipe = Data.of(Size(n=PAIRS)).pairs, assay.MLP()
-    given = {"prior_samples": data.theta, "xs": data.x, "num_trials_null": NULLS}
-    theirs = LC2ST(**given, posterior_samples=data.theta_q[:, 0])
+    given = {"prior_samples": data.theta, "xs": data.x, "posterior_samples": data.theta_q[:, 0]}
+
+    def theirs() -> None:
+        LC2ST(**given, num_trials_null=NULLS).train_under_null_hypothesis(0)
+
     layers = {"hidden_layer_sizes": recipe.hidden, "max_iter": recipe.epochs}
     network = assay.Sklearn(MLPClassifier(**layers, batch_size=256, n_iter_no_change=99))
     exchange = assay.Exchange(NULLS)
     return {
-        "sbi LC2ST": (lambda: theirs.train_under_null_hypothesis(0), NULLS),
+        "sbi LC2ST": (theirs, NULLS),
         "scikit-learn MLPClassifier": (lambda: assay.lc2st(data, network, exchange), NULLS + 1),
         "assay.lc2st, MLP": (lambda: assay.lc2st(data, recipe, exchange), NULLS + 1),
     }

@@ -288,7 +288,7 @@ def check_names(name: str, given: Any, count: int) -> tuple[str, ...]:
     each = (given,) if isinstance(given, str) else given
     if not isinstance(each, Iterable) or isinstance(each, type | bytes | Tensor):
         raise TypeError(f"{name}: expected {count} names; got {shown(given)}.")
-    names = tuple(" ".join(str(one).split()) for one in each)
+    names = tuple(printable(" ".join(str(one).split())) for one in each)
     if len(names) != count or len(set(names)) < count or not all(names):
         raise ValueError(f"{name}: expected {count} different names; got {names!r}.")
     return names

@@ -37,10 +37,9 @@ UNREADABLE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, KeyError, IndexError, ValueError, OSError),
     *(RuntimeError, TypeError, MemoryError, OverflowError),
 )
-# Bytes that any file may hold, and how many times its size one may hold beyond them: numbers
-# shrink to a half or a tenth, and only what is made to fill a memory by more. The text around
-# them, in bytes, at most.
-ROOM, TIMES, LONGEST = 2**26, 100, 2**25
+# Bytes that any file may hold, and how many times its size one may hold beyond them: only what is
+# made to fill a memory shrinks by more. The text around them, in bytes, at most.
+ROOM, TIMES, LONGEST = 2**26, 500, 2**25
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:
@@ -74,6 +73,11 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
         raise FileNotFoundError(f"path: expected a folder that exists; got {target.parent}.")
     with atomic_write(target) as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        # Arrays that shrink as those do that are refused are written as they are.
+        size = sum(array.nbytes for array in arrays.values())
+        if file.seekable() and size > max(ROOM, TIMES * file.tell()):
+            file.seek(0)
+            np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def load(path: str | os.PathLike[str], **given: Any) -> Any:
@@ -217,8 +221,9 @@ def _keys(tree: Any) -> Iterator[str]:
 
 def _digest(array: np.ndarray) -> str:
     """What tells an array from any other."""
-    kind = f"{array.dtype.str} {array.shape} ".encode()
-    return hashlib.blake2b(kind + array.tobytes(), digest_size=12).hexdigest()
+    digest = hashlib.blake2b(f"{array.dtype.str} {array.shape} ".encode(), digest_size=12)
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def _digest_of(tree: Any) -> str:

@@ -22,7 +22,7 @@ import scipy.special
 import torch
 
 from . import __version__
-from ._core import shown
+from ._core import printable, shown
 from .samples.neighbourhoods import Support, read_only
 
 # Rows of a table that are printed; the others are counted.
@@ -186,7 +186,7 @@ def clopper_pearson(share: np.ndarray, n: int | np.ndarray, alpha: float = 0.05)
 
 
 class Frozen:
-    """A dataclass with arrays and settings of its own, which cannot be written."""
+    """A dataclass with arrays and settings of its own, not to be written, and printable names."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -194,6 +194,8 @@ class Frozen:
                 object.__setattr__(self, name, read_only(value))
             elif isinstance(value, dict):
                 object.__setattr__(self, name, Settings(value))
+            elif name in ("names", "labels") and isinstance(value, tuple):
+                object.__setattr__(self, name, tuple(printable(f"{one}") for one in value))
 
 
 class Settings(dict[str, Any]):

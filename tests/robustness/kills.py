@@ -96,12 +96,16 @@ class Writers:
 
 def forked(work):
     """The number of a process that does some work, and ends with 0 if all went well."""
+    # Nothing may be raised before the child is on its own.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS[2:])
     child = os.fork()
     if child:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS[2:])
         return child
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS[2:])
         work()
     except BaseException:
         os._exit(1)

@@ -48,6 +48,8 @@ FEWEST_DRAWS = 100
 Z = float(scipy.stats.norm.ppf(0.975))
 # Parameters, and pairs of them, that are named in a sentence.
 MOST_NAMED = 6
+# Correlations in a table, at most.
+MOST_PAIRS = 1000
 # What is said of an error without a size.
 UNTOLD = "(by how much is not identifiable)"
 # Null bands of bias that are narrower than this are those of a classifier that is constant.
@@ -170,8 +172,9 @@ class Effects(Readable):
         if self.correlation is not None:
             wrong = np.abs(self.correlation.excess) / _half(self.correlation)
             wrong = np.nan_to_num(wrong) * self.correlation.wrong
-            for i, pair in enumerate(combinations(range(len(self.names)), 2)):
-                far[..., pair] = np.maximum(far[..., pair], wrong[..., i, None])
+            rows = far.T  # of parameters, so that an index is one array
+            for ends in np.triu_indices(len(self.names), 1):
+                np.maximum.at(rows, ends, wrong.T)
         return np.argsort(-far, -1, kind="stable")
 
     @property
@@ -187,13 +190,16 @@ class Effects(Readable):
     @property
     def labels(self) -> tuple[str, ...]:
         """The names of the numbers, behind that of their observation where there are many."""
-        names = tuple(name for name, _ in self._rows())
-        many = tuple(f"{i} {name}" for i in range(len(self)) for name in names)
-        return many if self.many else names
+        if not self.many:
+            return tuple(name for name, _ in self._rows())
+        return tuple(f"{i} {name}" for i in range(len(self)) for name, _ in self[i]._rows())
 
     @property
     def table(self) -> list[dict[str, float]]:
-        """One row for each number: the estimate, its stated band, its null band, its excess."""
+        """One row for each number: the estimate, its stated band, its null band, its excess.
+
+        Of many correlations, those that are farthest out of their null bands.
+        """
         return [row for i in range(len(self)) for _, row in self[i]._rows()]
 
     def _rows(self) -> Iterator[tuple[str, dict[str, float]]]:
@@ -202,7 +208,7 @@ class Effects(Readable):
         kinds: list[tuple[Estimate | None, list[str]]] = [
             (one.bias, [f"{name} bias" for name in self.names]),
             (one.dispersion, [f"{name} width" for name in self.names]),
-            (one.correlation, [f"{a}, {b} correlation" for a, b in self.pairs]),
+            one._correlations(),
             (one.region, [f"region {share}" for share in shares]),
             *((getattr(one, name), [TITLES[name]]) for name in DIVERGENCES),
             (one.intervals, [f"{name} {share}" for name in self.names for share in shares]),
@@ -210,6 +216,17 @@ class Effects(Readable):
         for estimate, names in kinds:
             if estimate is not None:
                 yield from zip(names, estimate.rows(), strict=True)
+
+    def _correlations(self) -> tuple[Estimate | None, list[str]]:
+        """Correlations with their names: all of few, or those farthest out, in their order."""
+        if self.correlation is None:
+            return None, []
+        far = np.nan_to_num(np.abs(self.correlation.excess) / _half(self.correlation))
+        some = np.sort(np.argsort(-far, kind="stable")[:MOST_PAIRS])
+        first, second = (ends[some] for ends in np.triu_indices(len(self.names), 1))
+        both = zip(first, second, strict=True)
+        names = [f"{self.names[i]}, {self.names[j]} correlation" for i, j in both]
+        return self.correlation[some], names
 
     @property
     def sentence(self) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.mathtext import MathTextParser
 
-from .._core import check_kind
+from .._core import check_kind, printable
 from ._shapes import farthest
 
 # The width of one column of a journal, in inches, and the sizes of words in it, in points.
@@ -184,6 +184,7 @@ def named(name: str, letters: int = LETTERS) -> str:
 
 def escaped(name: str) -> str:
     """A name whose dollars are drawn where they are no mathematics."""
+    name = printable(name)
     shown = name if is_math(name) else name.replace("$", r"\$")
     # Legends leave out what begins with an underscore.
     return f" {shown}" if shown.startswith("_") else shown

@@ -57,6 +57,8 @@ WIDTHS: dict[float, tuple[float, ...]] = {
     100: (0.01, 0.1, 1, 10, 100),
 }
 FARTHEST = 150.0
+# Parameters with a row, and with a row and a column of correlations, at most.
+MOST_ROWS, MOST_CORRELATED = 40, 24
 # Numbers that are drawn, with their nulls.
 NULLS = ("value", "lower", "upper", "null_lower", "null_upper")
 
@@ -65,19 +67,21 @@ def effects(result: Told, ax: Any = None) -> np.ndarray:
     """Draws bias and width at one observation, in two panels: stated bands over null bands.
 
     Of effects, or of what :func:`assay.moments` or :func:`assay.lc2st` found. What is wrong by
-    more than noise is coloured. ``ax`` is a pair of axes, for bias and for width, or None for new
-    ones; the pair that was drawn in is returned.
+    more than noise is coloured; of more than 40 parameters the worst are drawn. ``ax`` is a pair
+    of axes, for bias and for width, or None for new ones; the pair that was drawn in is returned.
     """
     result = _told(result)
-    rows = np.arange(len(result.names))
+    some = drawn_of(result)
+    rows = np.arange(len(some))
     bias, width = pair = panels(ax, 2, 0.95 + 0.19 * len(rows), 2)
-    _draw_estimates(bias, rows, result.bias)
+    _draw_estimates(bias, rows, result.bias[some])
     bias.axvline(0, color=INK, lw=0.8, ls="--", zorder=1)
     bias.locator_params(axis="x", nbins=4)
-    bias.set_yticks(rows, [named(name, LETTERS) for name in result.names])
+    bias.set_yticks(rows, [named(result.names[j], LETTERS) for j in some])
     bias.set_xlabel("bias (sd of q)\n← low     high →")
-    reach = _reach(*(getattr(result.dispersion, name) for name in NULLS))
-    _draw_estimates(width, rows, _within(result.dispersion, reach))
+    dispersion = result.dispersion[some]
+    reach = _reach(*(getattr(dispersion, name) for name in NULLS))
+    _draw_estimates(width, rows, _within(dispersion, reach))
     width.axvline(1, color=INK, lw=0.8, ls="--", zorder=1)
     _ratios(width, "x", reach)
     width.set(xlabel="sd of q / true sd\n← narrow     wide →")
@@ -88,6 +92,11 @@ def effects(result: Told, ax: Any = None) -> np.ndarray:
         panel.spines[["top", "right", "left"]].set_visible(False)
         legend(panel, handles=[handle])
     return pair
+
+
+def drawn_of(told: Effects, most: int = MOST_ROWS) -> np.ndarray:
+    """The parameters that are drawn: all of few, and of many the worst, in their order."""
+    return np.sort(told.worst[:most])
 
 
 def _reach(*parts: np.ndarray) -> float:
@@ -238,14 +247,21 @@ def near(result: Told, ax: Any = None) -> np.ndarray:
 def correlations(result: Told, ax: Axes | None = None) -> Axes:
     """Draws how much too high the correlations of q are, near x_o, as a heat map.
 
-    Pairs that are wrong by more than noise have a frame. What is not known is left white.
+    Pairs that are wrong by more than noise have a frame. What is not known is left white. Of more
+    than 24 parameters the worst are drawn.
     """
     told = _told(result)
     _sizes(told)
     estimate, m = told.correlation, len(told.names)
     if m < 2 or estimate is None:
         raise ValueError(f"result: expected two or more parameters; got {m}.")
-    names = [named(name, LETTERS) for name in told.names]
+    p = _pvalues(estimate)
+    first = [ends[p.argmin()] for ends in np.triu_indices(m, 1)]
+    both = ", ".join(named(told.names[j], 10) for j in first)
+    some = drawn_of(told, MOST_CORRELATED)
+    among = np.all([np.isin(ends, some) for ends in np.triu_indices(m, 1)], 0)
+    estimate, m = estimate[among], len(some)
+    names = [named(told.names[j], LETTERS) for j in some]
     table = np.full((m, m), np.nan)
     table[np.triu_indices(m, 1)[::-1]] = estimate.value
     ax = axes(ax, 1.5 + 0.23 * m)
@@ -266,8 +282,6 @@ def correlations(result: Told, ax: Axes | None = None) -> Axes:
     bar.ax.tick_params(labelsize=SMALL)
     if estimate.wrong.any():
         ax.set_xlabel("framed: wrong by more than noise", fontsize=SMALL)
-    p = _pvalues(estimate)
-    both = ", ".join(named(name, 10) for name in told.pairs[p.argmin()])
     ax.set_title(f"smallest corrected p = {p.min():.3g} ({both})", fontsize=LABEL)
     return ax
 

@@ -48,6 +48,8 @@ HEAD, WORDS, NUMBERS, ROW = 0.75, 0.96, 0.3, 0.12
 LETTER, NUMBER, GAP = 0.057, 0.055, 0.08
 # Words of a name, with what they end in, and with mathematics between them.
 WORD, MATH = r"[^\s_./-]*[\s_./-]?", r"\$[^$]*\$|[^\s_./$-]*[\s_./-]?"
+# Parameters that are drawn, at most.
+MOST_PARAMETERS = 12
 # Lines of a name, at most.
 LINES = 3
 # How marks are drawn.
@@ -66,7 +68,8 @@ def pairs(
 
     One panel for each parameter, on the diagonal, and for each pair, below it. The few draws
     beyond the outermost bins are counted in them. Where squares or bars are grey, q is about
-    right, or the classifier blind. Latents are drawn where the result has no parameters.
+    right, or the classifier blind. Latents are drawn where the result has no parameters. Of more
+    than 12 parameters those are drawn in which the classifier tells draws apart best.
 
     The panels fill ``ax``, which is itself switched off; new axes have two columns' width for five
     parameters and more. Marks are the true parameters (m,), or reference draws (r, m) of the true
@@ -85,6 +88,10 @@ def pairs(
     theta, kind = (result.draws, "latent") if result.theta is None else (result.theta, "theta")
     m = theta.shape[1]
     names, marked = _names(names, kind, m), _marks(marks, m)
+    if m > MOST_PARAMETERS:
+        some = _told_apart(theta, result.probabilities)
+        theta, marked, m = theta[:, some], marked[:, some], len(some)
+        names = tuple(names[j] for j in some)
     bins = [_Bins.of(column) for column in theta.T]
     scale = _scale(bins, result.probabilities)
     host = _host(ax, m)
@@ -98,6 +105,13 @@ def pairs(
     _mark(host, grid, bins, marked)
     _colour_bar(host, scale, f"p = {float(result.pvalue):.3g}")
     return grid
+
+
+def _told_apart(theta: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """The parameters of draws (s, m) whose place or distance varies most with d (s,)."""
+    z = (theta - theta.mean(0)) / np.maximum(theta.std(0), 1e-300)
+    seen = np.abs([(d - d.mean()) @ part for part in (z, z**2 - 1)]).max(0)
+    return np.sort(np.argsort(-seen, kind="stable")[:MOST_PARAMETERS])
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,8 @@ from ._canvas import BAND, CURVE, ENVELOPE, INK, SMALL, named, open_corner, pane
 if TYPE_CHECKING:
     from ..samples.calibration import Calibration
 
-# Pairs that are drawn, at most.
-MOST_PAIRS = 300
+# Pairs that are drawn, and new panels, at most.
+MOST_PAIRS, MOST_PANELS = 300, 24
 # The share of draws in an interval.
 HELD = 0.9
 # Draws of q at each x, at least, that have a deviation.
@@ -35,7 +35,7 @@ def recovery(
     Above each panel stand the correlation r of means and truths, and the root mean square error
     (RMSE) of means, in units of the parameter, over all pairs; at most 300 pairs are drawn. A q
     that is right need not recover anything: where x says little, means stay near that of the
-    prior. ``ax`` holds one axes for each parameter; new ones are made if None.
+    prior. ``ax`` holds one axes for each parameter; if None, new ones are made for the first 24.
     """
     theta, theta_q = _arrays(calibration, 1)
     some = _some(len(theta))
@@ -60,7 +60,8 @@ def contraction(
     The contraction, 1 - var(q) / var(prior), is one where x tells all and zero where it tells
     nothing; the variance of the prior is that of all truths. If q is right, about 95 % of z-scores
     lie in the band, some more outside where there are few draws of q. What lies beyond the axes is
-    drawn at their edge. ``ax`` holds one axes for each parameter; new ones are made if None.
+    drawn at their edge. ``ax`` holds one axes for each parameter; if None, new ones are made for
+    the first 24.
     """
     theta, theta_q = _arrays(calibration, FEWEST)
     some = _some(len(theta))
@@ -113,9 +114,10 @@ def _labels(calibration: Calibration, names: Sequence[str] | None) -> list[str]:
 
 
 def _grid(calibration: Calibration, ax: Any, names: Sequence[str] | None) -> list[tuple[Any, str]]:
-    """A panel with its name for each parameter."""
+    """A panel with its name for each parameter, or for the first of many."""
     labels = _labels(calibration, names)
-    return list(zip(panels(ax, calibration.m, 2.1, 3), labels, strict=True))
+    shown = labels if ax is not None else labels[:MOST_PANELS]
+    return list(zip(panels(ax, len(shown), 2.1, 3), shown, strict=True))
 
 
 def _finished(grid: list[tuple[Any, str]]) -> np.ndarray:

@@ -13,7 +13,7 @@ from .._core import check_kind
 from ..interpret.trust import OUTSIDE
 from ..results import position
 from ._canvas import COLOURS, LABEL, WIDTH, legend, named, small
-from ._effects import effects
+from ._effects import drawn_of, effects
 from ._interpret import log_ticks
 from ._local import null_histogram, pp
 
@@ -31,14 +31,14 @@ def summary(check: Verdict, which: int | str = 0) -> Figure:
 
     Above, the null of the test that decides and, where a classifier was run, the distribution of
     its probabilities; below, bias, width and the smallest errors that would have been detected,
-    for every parameter. Of an observation outside the simulated ones, where nothing can be said,
-    there is no lower row. Returns the figure, of two columns' width.
+    for every parameter, or the worst 40. Of an observation outside the simulated ones, where
+    nothing can be said, there is no lower row. Returns the figure, of two columns' width.
     """
     check_kind("check", check, "what assay.check found", "labels", "verdicts", "local")
     i = position(check.labels, which)
     heights = [2.2 if check.classifier is None else 3.4]
     if check.verdicts[i] != OUTSIDE:
-        heights.append(1.1 + 0.19 * len(check.names))
+        heights.append(1.1 + 0.19 * len(drawn_of(check.effects[i])))
     figure = plt.figure(figsize=(2 * WIDTH + 0.2, sum(heights)), layout="constrained")
     parts = figure.add_gridspec(len(heights), 1, height_ratios=heights)
     for part, draw in zip(range(len(heights)), (_tests, _errors), strict=False):
@@ -66,10 +66,11 @@ def _errors(check: Verdict, which: int, part: SubFigure) -> None:
 
 def _detectable(check: Verdict, which: int, ax: Axes) -> None:
     """Draws the smallest error of each kind and parameter that would have been detected."""
-    m, drawn = len(check.names), []
+    some, drawn = drawn_of(check.effects[which]), []
+    m = len(some)
     for (kind, marker), colour in zip(MARKS.items(), COLOURS, strict=False):
         curves = [curve for curve in check.detectable.curves if curve.error.kind == kind]
-        sizes = np.minimum([float(curve.mde[which]) for curve in curves], LARGEST)
+        sizes = np.minimum([float(curves[j].mde[which]) for j in some], LARGEST)
         shape: dict[str, Any] = {"marker": marker, "color": colour, "ls": "", "ms": 4}
         ax.plot(sizes, np.arange(m), label=kind, clip_on=False, **shape)
         drawn.append(sizes)

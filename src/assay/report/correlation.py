@@ -24,7 +24,7 @@ def correlation_figure(effects: Effects) -> Figure | None:
     estimate, m = effects.correlation, len(effects.names)
     if estimate is None or m < FEWEST:
         return None
-    order, said = worst(estimate, m), _said(effects)
+    order = worst(estimate, m)
     full = [literal(effects.names[j]) for j in order]
     short_names = [brief(effects.names[j]) for j in order]
     down, across = _places(order, m)
@@ -34,14 +34,14 @@ def correlation_figure(effects: Effects) -> Figure | None:
     marked = np.flatnonzero(shown & estimate.wrong)
     marks = _marks([full[i] for i in across[marked]], [full[i] for i in down[marked]])
     return Figure(
-        (_cells(errors[1:, :-1], full), marks | {"text": [literal(said[i]) for i in marked]}),
+        (_cells(errors[1:, :-1], full), marks | {"text": [*map(literal, _said(effects, marked))]}),
         layout(
             _names(full[:-1], short_names[:-1], tickangle=-40),
             _names(full[1:], short_names[1:], autorange="reversed"),
             height=130 + ROW * max(3, len(order)),
         ),
         f"Correlation of q less the true one, near x_o, of {len(order)} of {m} parameters. Beyond "
-        f"noise: {listed(said[i] for i in np.flatnonzero(estimate.wrong)) or 'none'}.",
+        f"noise: {listed(_said(effects, np.flatnonzero(estimate.wrong)[:MOST])) or 'none'}.",
     )
 
 
@@ -97,12 +97,13 @@ def _marks(x: list[str], y: list[str]) -> Trace:
     return drawn | {"x": x, "y": y, "hovertemplate": "%{text}<extra></extra>"}
 
 
-def _said(effects: Effects) -> list[str]:
-    """The error of every pair, in words."""
-    estimate = effects.correlation
+def _said(effects: Effects, which: np.ndarray) -> list[str]:
+    """The errors of some pairs, in words."""
+    estimate, names = effects.correlation, effects.names
     assert estimate is not None
-    each = zip(effects.pairs, estimate.value, estimate.lower, estimate.upper, strict=True)
+    first, second = (ends[which] for ends in np.triu_indices(len(names), 1))
+    numbers = (part[which] for part in (estimate.value, estimate.lower, estimate.upper))
     return [
-        f"{a} and {b}: {short(value)} ({between(low, high, short)})"
-        for (a, b), value, low, high in each
+        f"{names[i]} and {names[j]}: {short(value)} ({between(low, high, short)})"
+        for i, j, value, low, high in zip(first, second, *numbers, strict=True)
     ]

@@ -10,13 +10,11 @@ import re
 from importlib import import_module, resources
 from typing import TYPE_CHECKING, Any
 
+from .._core import printable
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# Bytes that HTML does not allow, or that would change the direction of the text around them.
-FORBIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
 BESIDE_A_TAG = re.compile(r"(?:(?<=>)|(?<=%\}))\s*\n\s*|\s*\n\s*(?=<|\{%)")
 
 
@@ -56,4 +54,4 @@ def _template(name: str) -> str:
 
 def _allowed(value: Any) -> Any:
     """A value to print: markup as it is, and anything else as text that HTML allows."""
-    return value if hasattr(value, "__html__") else FORBIDDEN.sub("\ufffd", str(value))
+    return value if hasattr(value, "__html__") else printable(str(value))

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Values = dict[str, Any]
 # Cells of a table, the first of which is the head of its row.
 Row = list[str]
-# Parameters that a table shows, the worst first; the rest is folded.
-MOST_ROWS = 6
+# Parameters that a table shows, the worst first; the rest is folded. Wrong pairs, at most.
+MOST_ROWS, MOST_PAIRS = 6, 50
 
 
 def sections(check: Verdict, figures: ObservationFigures) -> dict[str, Any]:
@@ -199,12 +199,16 @@ def _effects(sources: list[Effects]) -> dict[str, list[Values]]:
 def _numbers(sources: list[Effects], kind: str, names: list[str]) -> Iterator[Values]:
     """A row for each number of a kind; nothing where no source has it."""
     parts: list[Estimate | None] = [getattr(source, kind) for source in sources]
-    if any(part is not None for part in parts):
-        for j, name in enumerate(names):
-            own, other = (_estimate(part, j) for part in (parts[0], (*parts, None)[1]))
-            # Of pairs there are many: those that are wrong are shown.
-            if kind != "correlation" or own["wrong"] or other["wrong"]:
-                yield {"name": name, "own": own, "other": other}
+    known = [part for part in parts if part is not None]
+    if not known:
+        return
+    rows = np.arange(len(names))
+    if kind == "correlation":
+        # Of pairs there are many: those that are wrong are shown, of which there may be many, too.
+        rows = np.flatnonzero(np.any([part.wrong for part in known], 0))[:MOST_PAIRS]
+    for j in rows.tolist():
+        own, other = (_estimate(part, j) for part in (parts[0], (*parts, None)[1]))
+        yield {"name": names[j], "own": own, "other": other}
 
 
 def _estimate(estimate: Estimate | None, j: int) -> Values:
