@@ -9,8 +9,9 @@ Processor time on one thread, the least of several rounds.
   as ours, through `assay.Sklearn`), and `assay.lc2st` with `MLP`: time for each null copy.
 - **two samples of one law**: BayesFlow's `classifier_two_sample_test`, sbi's `c2st` and
   `assay.c2st` with `MLP`: the statistic alone, and ours with 19 nulls and a p-value.
-- **ranks over all x**: lampe's `expected_coverage_mc`, sbi's `run_tarp`, `tarp.get_tarp_coverage`
-  and ours with p-values, of the same draws.
+- **coverage**: lampe's `expected_coverage_mc` and `assay.coverage`, with a p-value, of the same
+  draws and density.
+- **TARP**: `tarp.get_tarp_coverage`, sbi's `run_tarp` and `assay.tarp`, with a p-value.
 """
 
 import argparse
@@ -107,31 +108,44 @@ def two_samples() -> Calls:
     }
 
 
-def ranks() -> Calls:
-    """Coverage and TARP of the same draws."""
+def regions() -> Calls:
+    """Coverage of regions of highest density."""
     from lampe.diagnostics import expected_coverage_mc
+
+    sets, stored, log_q = _stored()
+    pairs = list(zip(sets.theta, sets.x, strict=True))
+    return {
+        "lampe expected_coverage_mc": (lambda: expected_coverage_mc(stored, pairs, DRAWS), 1),
+        "assay.coverage, with p-value": (lambda: assay.coverage(sets, log_q), 1),
+    }
+
+
+def balls() -> Calls:
+    """TARP."""
     from sbi.diagnostics.tarp import run_tarp
     from tarp import get_tarp_coverage
 
+    sets, stored, _ = _stored()
+    plain = {"num_posterior_samples": DRAWS, "show_progress_bar": False}
+    arrays = stored.draws.numpy(), sets.theta.numpy()
+    return {
+        "tarp get_tarp_coverage": (lambda: get_tarp_coverage(*arrays, norm=True), 1),
+        "sbi run_tarp": (lambda: run_tarp(sets.theta, sets.x, stored, **plain), 1),
+        "assay.tarp, with p-value": (lambda: assay.tarp(sets), 1),
+    }
+
+
+def _stored() -> tuple[assay.Calibration, Stored, Callable[[Tensor, Tensor], Tensor]]:
+    """The same draws for all, and the density of q."""
     size = Size(n=PAIRS, k=DRAWS)
     sets = Data.of(size).sets
-    theta, x, draws = sets.theta, sets.x, sets.members[:, 1:].transpose(0, 1).contiguous()
+    draws = sets.members[:, 1:].transpose(0, 1).contiguous()
     which = [j % size.d for j in range(size.m)]
-    stored = Stored(draws, x[:, which] / 2)
-    pairs = list(zip(theta, x, strict=True))
-    plain = {"num_posterior_samples": DRAWS, "show_progress_bar": False}
-    arrays = draws.numpy(), theta.numpy()
 
     def log_q(theta: Tensor, x: Tensor) -> Tensor:
         return -0.5 * ((theta - x[:, which] / 2) / 0.75).square().sum(1)
 
-    return {
-        "lampe expected_coverage_mc": (lambda: expected_coverage_mc(stored, pairs, DRAWS), 1),
-        "assay.coverage, with p-values": (lambda: assay.coverage(sets, log_q), 1),
-        "tarp get_tarp_coverage": (lambda: get_tarp_coverage(*arrays, norm=True), 1),
-        "sbi run_tarp": (lambda: run_tarp(theta, x, stored, **plain), 1),
-        "assay.tarp, with p-value": (lambda: assay.tarp(sets), 1),
-    }
+    return sets, Stored(draws, sets.x[:, which] / 2), log_q
 
 
 def timed(calls: Calls, rounds: int) -> dict[str, float]:
@@ -157,7 +171,8 @@ def main() -> None:
     kinds = {
         f"a null of a local test, {PAIRS} pairs": local,
         f"two samples of {SAMPLES}, five parameters": two_samples,
-        f"over all x, {PAIRS} pairs, {DRAWS} draws at each": ranks,
+        f"coverage of {PAIRS} pairs, {DRAWS} draws at each": regions,
+        f"TARP of {PAIRS} pairs, {DRAWS} draws at each": balls,
     }
     found = {name: timed(make(), given.rounds) for name, make in kinds.items()}
     record = {**origin(), "threads_used": 1, "seed": 0, "load": os.getloadavg()[0], "peers": found}
