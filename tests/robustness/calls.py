@@ -434,6 +434,12 @@ def _nulls():
     for kind in (assay.Exchange, assay.FreePermutation, assay.KnownBase, assay.LocalExchange):
         yield _call(kind.__name__, kind, lambda: {"n": 9}, {"n": COUNT})
     yield _call(
+        "Sequential",
+        assay.Sequential,
+        lambda: {"n": 9, "enough": 2},
+        {"n": COUNT, "enough": COUNT},
+    )
+    yield _call(
         "LocalExchange near",
         assay.LocalExchange,
         lambda: {"share": 0.2, "distance": assay.Distance()},

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import flowjax.distributions
 import jax
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from ..samples.tables import Layout
 class FlowjaxFlow(Posterior):
     """A trained ``flowjax.distributions.Transformed`` with a condition, which is x (..., d)."""
 
-    def __init__(self, distribution: flowjax.distributions.AbstractTransformed) -> None:
+    def __init__(self, distribution: Any) -> None:
         # The base may be trained: a normal one is then a part of the flow.
         self.distribution = distribution.merge_transforms()
 
@@ -57,5 +56,6 @@ def _tensor(given: Any) -> Tensor:
 
 def adapted(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterior | None:
     """A flow of flowjax."""
-    known = flowjax.distributions.AbstractTransformed
+    from flowjax.distributions import AbstractTransformed as known  # only where it is installed
+
     return FlowjaxFlow(posterior) if isinstance(posterior, known) else None

@@ -74,12 +74,12 @@ def effects(result: Told, ax: Any = None) -> np.ndarray:
     some = drawn_of(result)
     rows = np.arange(len(some))
     bias, width = pair = panels(ax, 2, 0.95 + 0.19 * len(rows), 2)
-    _draw_estimates(bias, rows, result.bias[some])
+    _draw_estimates(bias, rows, _some(result.bias, some))
     bias.axvline(0, color=INK, lw=0.8, ls="--", zorder=1)
     bias.locator_params(axis="x", nbins=4)
     bias.set_yticks(rows, [named(result.names[j], LETTERS) for j in some])
     bias.set_xlabel("bias (sd of q)\n← low     high →")
-    dispersion = result.dispersion[some]
+    dispersion = _some(result.dispersion, some)
     reach = _reach(*(getattr(dispersion, name) for name in NULLS))
     _draw_estimates(width, rows, _within(dispersion, reach))
     width.axvline(1, color=INK, lw=0.8, ls="--", zorder=1)
@@ -97,6 +97,11 @@ def effects(result: Told, ax: Any = None) -> np.ndarray:
 def drawn_of(told: Effects, most: int = MOST_ROWS) -> np.ndarray:
     """The parameters that are drawn: all of few, and of many the worst, in their order."""
     return np.sort(told.worst[:most])
+
+
+def _some(estimate: Estimate, rows: np.ndarray) -> Estimate:
+    """Numbers of some parameters; whether they vary is one word for all of them."""
+    return replace(estimate, varies=None)[rows]
 
 
 def _reach(*parts: np.ndarray) -> float:
