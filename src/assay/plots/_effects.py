@@ -61,6 +61,8 @@ FARTHEST = 150.0
 MOST_ROWS, MOST_CORRELATED = 40, 24
 # Numbers that are drawn, with their nulls.
 NULLS = ("value", "lower", "upper", "null_lower", "null_upper")
+# What effects say besides, of which this picture shows nothing.
+BESIDE = ("at", "at_lower", "at_upper", "varies", "pvalue")
 
 
 def effects(result: Told, ax: Any = None) -> np.ndarray:
@@ -100,8 +102,9 @@ def drawn_of(told: Effects, most: int = MOST_ROWS) -> np.ndarray:
 
 
 def _some(estimate: Estimate, rows: np.ndarray) -> Estimate:
-    """Numbers of some parameters; whether they vary is one word for all of them."""
-    return replace(estimate, varies=None)[rows]
+    """Numbers near x_o of some parameters; what is not drawn is left out."""
+    blank: dict[str, Any] = dict.fromkeys(BESIDE)
+    return replace(estimate, **blank)[rows]
 
 
 def _reach(*parts: np.ndarray) -> float:
