@@ -206,9 +206,18 @@ def sizes(record: Record) -> str:
 
 
 def memory(record: Record) -> str:
-    each = record["memory"].items()
-    rows = ([name, f"{f['seconds']:.0f}", f"{f['gb']:.1f}"] for name, f in each if "gb" in f)
-    return f"{_machine(record)}\n\n" + table(("", "seconds", "GB at most"), rows)
+    rows = [
+        [name, f"{f['seconds']:.0f}", _whole(f, "processor"), _whole(f, "load"), f"{f['gb']:.1f}"]
+        for name, f in record["memory"].items()
+        if "gb" in f
+    ]
+    head = ("", "seconds", "of a processor", "load", "GB at most")
+    said = f"{_machine(record)} Where a load is given, as many processes wanted the cores."
+    return f"{said}\n\n" + table(head, rows)
+
+
+def _whole(found: Record, key: str) -> str:
+    return f"{found[key]:.0f}" if key in found else ""
 
 
 def reach(record: Record) -> str:

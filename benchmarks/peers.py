@@ -174,8 +174,9 @@ def main() -> None:
         f"coverage of {PAIRS} pairs, {DRAWS} draws at each": regions,
         f"TARP of {PAIRS} pairs, {DRAWS} draws at each": balls,
     }
+    record = {**origin(), "threads_used": 1, "seed": 0}
     found = {name: timed(make(), given.rounds) for name, make in kinds.items()}
-    record = {**origin(), "threads_used": 1, "seed": 0, "load": os.getloadavg()[0], "peers": found}
+    record |= {"load": os.getloadavg()[0], "peers": found}
     if given.out:
         Path(given.out).write_text(json.dumps(record, indent=1))
     print(json.dumps(found, indent=1))

@@ -41,7 +41,7 @@ import torch
 import assay
 from assay._core import stream, without_progress
 
-from .record import origin
+from .record import commit, origin
 
 
 class Size(NamedTuple):
@@ -436,10 +436,11 @@ def memory(only: str) -> dict[str, Any]:
     for case in CASES:
         if only in case:
             command = [sys.executable, "-m", "benchmarks.speed", "case", "--case", case]
+            code = commit()  # what is run, whatever is checked out meanwhile
             done = subprocess.run(command, capture_output=True, text=True)
             failed = {"failed": done.stderr[-300:], "status": done.returncode}
             lines = done.stdout.splitlines() or [json.dumps(failed)]
-            found[case] = json.loads(lines[-1])
+            found[case] = json.loads(lines[-1]) | {"commit": code}
             print(case, found[case], flush=True)
     return found
 
@@ -479,9 +480,14 @@ def main() -> None:
         "sizes": lambda: sizes(given.rounds, given.case),
         "memory": lambda: memory(given.case),
     }
+    record = {**origin(), "threads_used": torch.get_num_threads(), "seed": 0}
     found = ways[given.what]()
-    record = {**origin(), "threads_used": torch.get_num_threads(), "seed": 0, **_load()}
+    record |= _load()
     record[given.what] = found
+    if given.what == "memory" and given.case and Path(given.out or "").is_file():
+        # Some cases anew, each with its own commit; the record is as old as its oldest.
+        record = json.loads(Path(given.out).read_text())
+        record["memory"] |= found
     if given.out:
         Path(given.out).write_text(json.dumps(record, indent=1))
     print(json.dumps(found, indent=1))
