@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DOCS ?= .venv-docs
 
-.PHONY: install demo test test-slow test-gpu test-adapters test-lowest coverage mutants fuzz lint \
+.PHONY: install demo test test-slow test-gpu test-adapters test-lowest coverage mutants fuzz kills lint \
 	bench reproduce dist docs clean
 
 install: $(VENV)/.installed
@@ -34,6 +34,10 @@ test-slow: install
 SECONDS ?= 600
 fuzz: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.robustness.fuzz $(SECONDS)
+
+# 300 kills of everything that writes files: nothing is lost, and nothing is left.
+kills: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.robustness.kills 300
 
 # Lines of the library that no test runs; those that workers of executors run are not seen.
 coverage: install
