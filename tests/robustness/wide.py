@@ -1,4 +1,4 @@
-"""A check of four parameters, made to what a check of many would be."""
+"""A check of four parameters at two observations, made to what one of many would be."""
 
 from dataclasses import fields, is_dataclass, replace
 
@@ -40,3 +40,22 @@ def detectable(found, m):
         curves += [replace(c, error=type(c.error)(j)) for j, c in enumerate(each)]
     fading = [curve for curve in found.curves if curve.error.kind == "fading shift"]
     return replace(found, curves=(*curves, *fading))
+
+
+def lengthened(check, o):
+    """The same check at o observations, which repeat the two that it has."""
+    labels = tuple(f"observation {i}" for i in range(o))
+    parts = ("local", "detectable", "trust", "effects", "simulated", "pits")
+    return replace(check, labels=labels, **{k: _repeated(getattr(check, k), o) for k in parts})
+
+
+def _repeated(part, o):
+    if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str):
+        return tuple(part[i % 2] for i in range(o))
+    if isinstance(part, tuple):
+        return tuple(_repeated(one, o) for one in part)
+    if is_dataclass(part):
+        own = {f.name: getattr(part, f.name) for f in fields(part)}
+        return replace(part, **{name: _repeated(one, o) for name, one in own.items()})
+    rows = isinstance(part, np.ndarray) and part.ndim and len(part) == 2
+    return part[np.arange(o) % 2] if rows else part
