@@ -8,6 +8,7 @@ from .fig3 import FIG3
 from .fig4 import FIG4
 from .fig6 import FIG6
 from .latents import LATENTS
+from .retrained import RETRAINED
 from .samples import SAMPLES
 from .table1 import TABLE1
 from .table2 import TABLE2
@@ -28,4 +29,5 @@ EXPERIMENTS = (
     LATENTS,
     WHY,
     EXCEPTIONS,
+    RETRAINED,
 )

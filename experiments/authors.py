@@ -21,6 +21,7 @@ __all__ = [
     "absent",
     "agree",
     "arrays",
+    "informative",
     "printed_rate",
     "printed_statistic",
     "published_numbers",
@@ -86,6 +87,11 @@ def printed_rate(row: dict[str, Any]) -> float | None:
     if row["cal"] == FIXED_PAIRS and row["train"] in TRAINED and not row["right"]:
         return float(task["vs_n_train"][method]["TPR_mean"]["mse"][TRAINED.index(row["train"])])
     return None
+
+
+def informative(printed: float | None) -> bool:
+    """Whether a printed power could show a difference: it is between 0.05 and 0.95."""
+    return printed is not None and 0.05 <= printed <= 0.95
 
 
 def printed_statistic(row: dict[str, Any]) -> float | None:

@@ -3,10 +3,14 @@
 The first weights: in the paper every network starts from the same ones, in all runs, so that a
 rate over runs is that of one start. Here the same runs are made with five starts.
 
+The network: here all copies are trained in one stack. In one cell the same runs are made with
+scikit-learn's own networks, one after the other.
+
 The null of the oracle: in the paper it is made once, from the first data of a cell, and judges all
 its runs. Here the same runs are judged by a null of their own, and by that of the first.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +24,29 @@ from .authors import absent
 from .fig2 import ALPHA, rates, told
 from .methods import published_lc2st, published_lc2st_nf
 from .pictures import save
-from .published import Batched
+from .published import Batched, Sklearn
 from .runs import Context, Experiment, Job
 from .samples import FIXED, Theirs
 
-__all__ = ["EXCEPTIONS", "ONCE", "STATE"]
+__all__ = ["EXCEPTIONS", "ONCE", "ORIGINAL", "STATE"]
 
-STATE, ONCE = "state", "once"
+STATE, ONCE, ORIGINAL = "state", "once", "scikit-learn"
 TESTS = {"published L-C2ST": published_lc2st, "published L-C2ST-NF": published_lc2st_nf}
 # Of the oracle a thousand draws at each observation were kept.
 KEPT = 1000
 BUDGETS: dict[str, dict[str, Any]] = {
-    "ci": {"states": 2, "cells": {("two_moons", 200): 2}, "oracle": (), "nulls": 9, "draws": 50},
+    "ci": {
+        "states": 2,
+        "cells": {("two_moons", 200): 2},
+        "original": {("two_moons", 100): 1},
+        "oracle": (),
+        "nulls": 9,
+        "draws": 50,
+    },
     "smoke": {
         "states": 2,
         "cells": {("two_moons", 500): 3},
+        "original": {},
         "oracle": (("two_moons", 100),),
         "nulls": 39,
         "draws": 500,
@@ -42,6 +54,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
     "paper": {
         "states": 5,
         "cells": {("two_moons", 1000): 10, ("slcp", 1000): 10, ("two_moons", 500): 20},
+        "original": {("two_moons", 1000): 10},
         "oracle": (("two_moons", 100), ("slcp", 100), ("two_moons", 500)),
         "nulls": 100,
         "draws": 10_000,
@@ -50,14 +63,19 @@ BUDGETS: dict[str, dict[str, Any]] = {
 
 
 def jobs(budget: str) -> list[Job]:
-    """One job for each cell, test and start; one for each cell of the oracle."""
+    """One job for each cell, test and start; for each cell of the oracle, and of scikit-learn."""
     given = BUDGETS[budget]
     rest = {"train": FIXED, "right": False, "nulls": given["nulls"], "draws": given["draws"]}
     oracle = [
         {"question": ONCE, "task": task, "cal": cal, "runs": KEPT // cal, **rest}
         for task, cal in given["oracle"]
     ]
-    return oracle + [
+    original = [
+        {"question": ORIGINAL, "task": task, "cal": cal, "runs": runs}
+        | {"method": "published L-C2ST", **rest}
+        for (task, cal), runs in given["original"].items()
+    ]
+    return [*oracle, *original] + [
         {"question": STATE, "task": task, "cal": cal, "runs": runs}
         | {"method": method, "state": state, **rest}
         for (task, cal), runs in given["cells"].items()
@@ -74,7 +92,8 @@ def run(job: Job, context: Context) -> dict[str, Any]:
     ]
     if job["question"] == ONCE:
         return {"each": _oracle(settings, job["nulls"])}
-    found = TESTS[job["method"]](settings, job["nulls"], state=job["state"])
+    make = Sklearn if job["question"] == ORIGINAL else partial(Batched, state=job["state"])
+    found = TESTS[job["method"]](settings, job["nulls"], make=make)
     return {"each": [{"run": i, **one} for i, one in enumerate(found)]}
 
 

@@ -1,15 +1,17 @@
 """Material: flows, calibration sets and draws at observations that experiments share.
 
-Flows are autoregressive neural spline flows (the paper's are of coupling layers), trained with the
-settings of the SBI benchmark, once for each task and number of simulations, and never truncated to
-the prior.
+Flows are autoregressive neural spline flows, or those of the paper, which have coupling layers;
+they are trained with the settings of the SBI benchmark, and never truncated to the prior. Flows of
+the paper's kind that were trained are kept in ``results/flows``, and found there.
 """
 
 import hashlib
 import json
+from collections.abc import Iterable
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,10 +22,13 @@ from assay._core import stream
 from assay.tasks import task
 from assay.tasks.task import Task
 
-from .flows import NSF, Flow, Training, train
+from .flows import ARCHITECTURES, Flow, Training, train
 from .runs import Context, Job
 
-__all__ = ["Recipe", "Setting", "flow", "train_flows"]
+__all__ = ["KEPT", "Recipe", "Setting", "flow", "train_flows"]
+
+# Flows that were trained before.
+KEPT = Path(__file__).resolve().parents[1] / "results" / "flows"
 
 
 @dataclass(frozen=True)
@@ -34,33 +39,49 @@ class Recipe:
         task: The name of the task.
         train: The number of simulations it is trained on.
         epochs: The most passes over them.
+        kind: The name of its architecture.
+        draw: Which draw of the simulations, and of all chance in training.
     """
 
     task: str
     train: int
     epochs: int = 10_000
+    kind: str = "NSF"
+    draw: int = 0
 
     @classmethod
     def of(cls, job: Job) -> "Recipe":
         """The flow that a job looks at."""
-        return cls(job["task"], job["train"], job["epochs"])
+        return cls(**{key: job[key] for key in cls.__annotations__ if key in job})
 
     @property
     def name(self) -> str:
-        """A file name that says nothing; what made it stands inside the results."""
+        """The start of a file name, with a hash of what made it."""
         text = json.dumps(asdict(self), sort_keys=True)
-        return f"flow-{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+        made = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return f"{self.task}-{self.train}-{self.kind}-{self.draw}-{made}"
+
+    def trained(self, device: str) -> Flow:
+        """Trains the flow."""
+        name = f"simulations {self.draw}" if self.draw else "simulations"
+        theta, x = task(self.task).joint(self.train, stream(self.train, name))
+        # Whole batches up to 10 000 rows, as in the benchmark.
+        batch = min(10_000, round(0.9 * self.train))
+        how = Training(batch=batch, epochs=self.epochs, seed=self.draw)
+        return train(theta, x, ARCHITECTURES[self.kind](), how, device)
 
 
 def flow(recipe: Recipe, context: Context) -> Flow:
     """A trained flow, trained now if it is not there."""
-    path = context.folder / f"{recipe.name}.safetensors"
+    name = f"{recipe.name}.safetensors"
+    path = next((p for p in _places(name, context) if p.exists()), context.folder / name)
     if not path.exists():
-        theta, x = task(recipe.task).joint(recipe.train, stream(recipe.train, "simulations"))
-        # Whole batches up to 10 000 rows, as in the benchmark.
-        how = Training(batch=min(10_000, round(0.9 * recipe.train)), epochs=recipe.epochs)
-        train(theta, x, NSF(), how, context.device).save(path)
+        recipe.trained(context.device).save(path)
     return Flow.load(path, context.device)
+
+
+def _places(name: str, context: Context) -> Iterable[Path]:
+    return (context.folder / name, KEPT / name)
 
 
 def train_flows(jobs: list[Job], context: Context, executor: Executor | None = None) -> None:

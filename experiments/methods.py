@@ -20,7 +20,7 @@ from assay.samples.neighbourhoods import Nearest, Smooth
 
 from . import published
 from .material import Setting
-from .published import Batched, Trial, together
+from .published import Batched, Sklearn, Trial, together
 
 __all__ = ["METHODS", "ORACLES", "STACKED", "Found", "published_lc2st", "several"]
 
@@ -46,12 +46,16 @@ def _published(statistic: torch.Tensor, null: torch.Tensor) -> Found:
     return _plain(statistic.cpu(), published.pvalue(statistic, null).cpu())
 
 
-def _in_one_stack(settings: Sequence[Setting], trials: list[Trial], state: int = 0) -> list[Any]:
-    return together(Batched(10 * settings[0].task.m, state), trials)
+# A network with so many units in a layer.
+Make = Callable[[int], Batched | Sklearn]
+
+
+def _fitted(settings: Sequence[Setting], trials: list[Trial], make: Make = Batched) -> list[Any]:
+    return together(make(10 * settings[0].task.m), trials)
 
 
 def published_lc2st(
-    settings: Sequence[Setting], nulls: int, *, free: bool = True, state: int = 0
+    settings: Sequence[Setting], nulls: int, *, free: bool = True, make: Make = Batched
 ) -> list[Found]:
     """L-C2ST as published; or, where permutations are not free, but for its null."""
     trials = []
@@ -61,17 +65,19 @@ def published_lc2st(
         there = setting.x_o.to(device), setting.theta_o.to(device)
         pairs = sets.theta, sets.x, sets.theta_q[:, 0]
         trials.append(published.trial_of_lc2st(pairs, there, nulls, free=free))
-    return [_published(*found) for found in _in_one_stack(settings, trials, state)]
+    return [_published(*found) for found in _fitted(settings, trials, make)]
 
 
-def published_lc2st_nf(settings: Sequence[Setting], nulls: int, *, state: int = 0) -> list[Found]:
+def published_lc2st_nf(
+    settings: Sequence[Setting], nulls: int, *, make: Make = Batched
+) -> list[Found]:
     """L-C2ST-NF as published."""
     trials = []
     for setting in settings:
         pairs = setting.latents.theta, setting.latents.x
         x_o = setting.x_o.to(setting.device)
         trials.append(published.trial_of_lc2st_nf(pairs, x_o, nulls, setting.draws))
-    return [_published(*found) for found in _in_one_stack(settings, trials, state)]
+    return [_published(*found) for found in _fitted(settings, trials, make)]
 
 
 def published_c2st(settings: Sequence[Setting], nulls: int) -> list[Found]:
@@ -82,7 +88,7 @@ def published_c2st(settings: Sequence[Setting], nulls: int) -> list[Found]:
         for wrong, right in zip(setting.q(n), setting.exact(n), strict=True):
             samples = wrong.to(device), right.to(device)
             trials.append(published.trial_of_c2st(samples, setting.pairs, nulls))
-    found = _in_one_stack(settings, trials)
+    found = _fitted(settings, trials)
     mse, null = (torch.stack([f[i] for f in found]) for i in (0, 1))
     count = len(found) // len(settings)
     return [_published(*one) for one in zip(mse.split(count), null.split(count), strict=True)]

@@ -45,6 +45,8 @@ __all__ = [
 BATCH, RATE, PENALTY = 200, 1e-3, 1e-4
 HELD, PATIENCE, TOLERANCE, EPOCHS = 0.1, 50, 1e-4, 1000
 BETAS, EPSILON = (0.9, 0.999), 1e-8
+# Units in a layer of all networks that a processor trains at a time.
+UNITS = 1600
 
 # One for each copy: the probability of class 1 (s,) at inputs (s, p).
 Fitted = Sequence[Callable[[Tensor], Tensor]]
@@ -97,6 +99,12 @@ class Batched:
 
     def fit(self, inputs: Tensor, labels: Tensor) -> Fitted:
         """Fits all copies: inputs (h, n, p), labels (h, n)."""
+        # Copies do not know of each other; some at a time fit into the cache of a processor.
+        size = len(inputs) if inputs.is_cuda else max(1, UNITS // self.width)
+        parts = zip(inputs.split(size), labels.split(size), strict=True)
+        return [one for part in parts for one in self._fit(*part)]
+
+    def _fit(self, inputs: Tensor, labels: Tensor) -> Fitted:
         copies, n, size = inputs.shape
         generator = stream(self.state, "published")
         held = torch.randperm(n, generator=generator).to(inputs.device)

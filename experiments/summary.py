@@ -15,6 +15,7 @@ from .authors import (
     RUNS,
     TRAINED,
     agree,
+    informative,
     printed_rate,
     published_numbers,
 )
@@ -26,8 +27,6 @@ __all__ = ["SHORT", "Rows", "markdown", "power"]
 Rows = list[dict[str, Any]]
 L, NF, ORACLE = "published L-C2ST", "published L-C2ST-NF", "published C2ST"
 MOST, FIXED, TASKS = max(PAIRS), 1000, 6
-# A printed power that tells of a difference.
-INFORMATIVE = (0.05, 0.95)
 VERDICTS = ("holds", "holds in part", "does not hold")
 
 
@@ -99,7 +98,7 @@ def _latents_better(found: Rows) -> Claim:
         pair = [{**cell, "method": method} for method in (L, NF)]
         printed = [printed_rate(c) for c in pair]
         each = [per_run(found, **c) for c in pair]
-        if not any(map(_informative, printed)) or not len(each[0]):
+        if not any(map(informative, printed)) or not len(each[0]):
             continue
         better.append(each[1].mean() >= each[0].mean())
         print_better.append((printed[1] or 0) >= (printed[0] or 0))
@@ -265,10 +264,6 @@ def _coverage(fig1: Rows, fig2: Rows, latents_: Rows, table1: Rows, fig6: Rows) 
     return markdown(["what", "in the paper", "rerun", "share"], cells)
 
 
-def _informative(printed: float | None) -> bool:
-    return printed is not None and INFORMATIVE[0] <= printed <= INFORMATIVE[1]
-
-
 def _cells(found: Rows, methods: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Cells of Figures 2 and 5 in which q is wrong, by method."""
     names = ("task", "train", "cal", "right", "method")
@@ -304,7 +299,7 @@ def _agreement(samples: Rows, fig2: Rows) -> str:
 def _judged(found: Rows, methods: Sequence[str]) -> Iterator[tuple[bool | None, float, float]]:
     for cell in _cells(found, methods):
         printed = printed_rate(cell)
-        if printed is not None and _informative(printed):
+        if printed is not None and informative(printed):
             each = per_run(found, **cell)
             yield agree(cell["method"], each, printed), float(each.mean()), printed
 
@@ -315,7 +310,7 @@ def _exceptions(fig2: Rows, samples: Rows, found: Rows) -> str:
     for name, rows in (("our flow", fig2), ("their samples", samples)):
         for cell in _cells(rows, (ORACLE, L, NF)):
             printed, each = printed_rate(cell), per_run(rows, **cell)
-            if printed is None or not _informative(printed):
+            if printed is None or not informative(printed):
                 continue
             if agree(cell["method"], each, printed) is not False:
                 continue
