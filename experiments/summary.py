@@ -276,24 +276,29 @@ def _cells(found: Rows, methods: Sequence[str]) -> Iterator[dict[str, Any]]:
     yield from (dict(zip(names, values, strict=True)) for values in each)
 
 
-def _agreement(samples: Rows, fig2: Rows) -> str:
+def _agreement(samples: Rows, fig2: Rows, retrained: Rows) -> str:
     """How many informative cells agree, and how far rates are from printed ones."""
     lines = []
-    for name, found, methods in (
-        ("their samples", samples, (L, NF)),
-        ("our flows", fig2, (ORACLE, L, NF)),
-    ):
-        each = {method: list(_judged(found, (method,))) for method in methods}
+    for name, found in _places(samples, fig2, retrained):
+        each = {method: list(_judged(found, (method,))) for method in (ORACLE, L, NF)}
         for method, cells in [*each.items(), ("all", [c for some in each.values() for c in some])]:
             if not cells:
                 continue
             judged = [a for a, *_ in cells if a is not None]
             far = np.mean([abs(rate - printed) for _, rate, printed in cells])
-            share = f"{100 * sum(judged) / len(judged):.0f} %"
+            share = f"{100 * sum(judged) / len(judged):.0f} %" if judged else "-"
             counts = [str(len(cells)), str(len(judged)), str(sum(judged)), share]
             lines.append([f"{name}, {method.removeprefix('published ')}", *counts, f"{far:.2f}"])
     head = ["informative cells", "cells", "judged", "agree", "share", "mean absolute difference"]
     return markdown(head, lines)
+
+
+def _places(samples: Rows, fig2: Rows, retrained: Rows) -> list[tuple[str, Rows]]:
+    """Whose draws were tested, and what was found there."""
+    flows = [("their samples", samples), ("zuko's flow", fig2)]
+    for number, name in enumerate(("sbi's flow", "another of sbi")):
+        flows.append((name, [row for row in retrained if row["draw"] == number]))
+    return flows
 
 
 def _judged(found: Rows, methods: Sequence[str]) -> Iterator[tuple[bool | None, float, float]]:
@@ -304,44 +309,64 @@ def _judged(found: Rows, methods: Sequence[str]) -> Iterator[tuple[bool | None, 
             yield agree(cell["method"], each, printed), float(each.mean()), printed
 
 
-def _exceptions(fig2: Rows, samples: Rows, found: Rows) -> str:
-    """Informative cells that differ, and what their own samples say of each."""
+def _exceptions(samples: Rows, fig2: Rows, retrained: Rows, found: Rows) -> str:
+    """Informative cells in which a rate differs from the printed one, wherever it does."""
+    places = _places(samples, fig2, retrained)
     lines = []
-    for name, rows in (("our flow", fig2), ("their samples", samples)):
+    for cell in _differing(places):
+        printed = printed_rate(cell)
+        said = f"{cell['method'].removeprefix('published ')}, {cell['task'].replace('_', ' ')}"
+        each = [_on_samples(cell, samples, found)]
+        each += [_marked(rows, cell) for _, rows in places[1:]]
+        sizes = f"{cell['train']}, {cell['cal']}"
+        lines.append([said, sizes, f"{printed:.2f}", *each, _starts(cell, found)])
+    head = ["test", "N_train, N_cal", "printed", *(name for name, _ in places)]
+    return markdown([*head, "other starts, their samples"], lines)
+
+
+def _differing(places: list[tuple[str, Rows]]) -> list[dict[str, Any]]:
+    """Informative cells that differ from print somewhere, each once."""
+    found = []
+    for _, rows in places:
         for cell in _cells(rows, (ORACLE, L, NF)):
-            printed, each = printed_rate(cell), per_run(rows, **cell)
-            if printed is None or not informative(printed):
-                continue
-            if agree(cell["method"], each, printed) is not False:
-                continue
-            said = f"{cell['method'].removeprefix('published ')}, {cell['task'].replace('_', ' ')}"
-            sizes = f"{cell['train']}, {cell['cal']}"
-            rate = f"{each.mean():.2f} ({len(each)})"
-            there = _on_samples(cell, samples, found)
-            lines.append([name, said, sizes, rate, f"{printed:.2f}", there, _starts(cell, found)])
-    head = ["where", "test", "N_train, N_cal", "rerun", "printed"]
-    return markdown([*head, "on their samples", "other starts there"], lines)
+            printed = printed_rate(cell)
+            if printed is not None and informative(printed) and cell not in found:
+                if agree(cell["method"], per_run(rows, **cell), printed) is False:
+                    found.append(cell)
+    return found
+
+
+def _marked(rows: Rows, cell: dict[str, Any]) -> str:
+    """A rate with its runs, and a mark where it differs from the printed one."""
+    each, printed = per_run(rows, **cell), printed_rate(cell)
+    if not len(each) or printed is None:
+        return "-"
+    differs = agree(cell["method"], each, printed) is False
+    return f"{each.mean():.2f} ({len(each)}){' †' if differs else ''}"
 
 
 def _on_samples(cell: dict[str, Any], samples: Rows, found: Rows) -> str:
-    """The rate of the same cell on their samples; of the oracle, with a null made once."""
-    if cell["method"] == ORACLE:
-        some = [r for r in found if r["question"] == exceptions.ONCE and r["null"] != "its own"]
-        chosen = {k: cell[k] for k in ("task", "cal")}
-    else:
-        some, chosen = samples, cell
-    rate, _, _, runs = rates(some, **chosen)
+    """The rate of a cell on their samples; of the oracle, with a null made once."""
+    if cell["method"] != ORACLE:
+        return _marked(samples, cell)
+    some = [r for r in found if r["question"] == exceptions.ONCE and r["null"] != "its own"]
+    rate, _, _, runs = rates(some, task=cell["task"], cal=cell["cal"])
     return f"{rate:.2f} ({runs})" if runs else "-"
 
 
 def _starts(cell: dict[str, Any], found: Rows) -> str:
+    """Rates on their samples by networks with other first weights, and by scikit-learn's."""
     some = [r for r in found if r["question"] == exceptions.STATE]
     chosen = {k: cell[k] for k in ("task", "cal", "method")}
     if cell["train"] != FIXED:
         return "-"
+    own = [r for r in found if r["question"] == exceptions.ORIGINAL]
+    rate, _, _, runs = rates(own, **chosen)
+    original = f"scikit-learn {rate:.2f}" if runs else ""
     states = sorted({r["state"] for r in some if all(r[k] == v for k, v in chosen.items())})
     each = [rates(some, **chosen, state=state)[0] for state in states]
-    return f"{min(each):.2f} to {max(each):.2f}" if len(each) > 1 else "-"
+    others = f"{min(each):.2f} to {max(each):.2f}" if len(each) > 1 else ""
+    return ", ".join(filter(None, (others, original))) or "-"
 
 
 FIGURE1 = (0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.2)
@@ -520,8 +545,8 @@ def _best(found: dict[str, Any] | None) -> str:
 SHORT: dict[str, tuple[str, Callable[..., str]]] = {
     "claims": ("fig1 fig2 samples latents table1", lambda *r: _claims(**_named(r))),
     "coverage": ("fig1 fig2 latents table1 fig6", _coverage),
-    "agreement, informative": ("samples fig2", _agreement),
-    "exceptions": ("fig2 samples exceptions", _exceptions),
+    "agreement, informative": ("samples fig2 retrained", _agreement),
+    "exceptions": ("samples fig2 retrained exceptions", _exceptions),
     "figure 1, short": ("fig1", _figure1),
     "figure 2, short": ("fig2", _figure2),
     "samples, short": ("samples", _samples),

@@ -153,18 +153,24 @@ def test_mass_outside(tmp_path):
 
 def test_agreement_is_counted_where_it_could_fail(numbers):
     """Of informative cells alone; one run is not judged."""
-    text = summary._agreement(FOUND, FOUND)
+    again = [row("published L-C2ST", [0.01, 0.5], draw=1)]
+    text = summary._agreement(FOUND, FOUND, again)
     assert "| their samples, L-C2ST | 2 | 1 | 0 | 0 % | 0.65 |" in text
+    assert "| zuko's flow, all | 2 | 1 | 0 | 0 % | 0.65 |" in text
+    assert "| another of sbi, L-C2ST | 1 | 0 | 0 | - | 0.40 |" in text
+    assert "sbi's flow" not in text
 
 
 def test_cells_that_differ(numbers):
-    """Beside the rate on their samples, and those of other starts of the network."""
+    """Beside the rates on their samples and of sbi's flows, and by other networks."""
     cell = {"question": "state", "cal": 500}
-    rates = [row("published L-C2ST", [p, 0.5], state=s, **cell) for s, p in ((0, 0.01), (1, 0.5))]
+    found = [row("published L-C2ST", [p, 0.5], state=s, **cell) for s, p in ((0, 0.01), (1, 0.5))]
+    found.append(row("published L-C2ST", [0.5, 0.5], question="scikit-learn", cal=500))
     theirs = [row("published L-C2ST", [0.01, 0.01], cal=500)]
-    text = summary._exceptions(FOUND, theirs, rates)
-    said = "| our flow | L-C2ST, slcp | 1000, 500 | 0.00 (30) | 0.90 | 1.00 (1) | 0.00 to 0.50 |"
-    assert said in text
+    again = [row("published L-C2ST", [0.01, 0.01], cal=500, draw=0, run=run) for run in range(5)]
+    text = summary._exceptions(theirs, FOUND, again, found)
+    said = "| 0.90 | 1.00 (1) | 0.00 (30) † | 1.00 (5) | - | 0.00 to 0.50, scikit-learn 0.00 |"
+    assert f"| L-C2ST, slcp | 1000, 500 {said}" in text
 
 
 def test_power_is_that_of_all_pairs(numbers):
