@@ -191,7 +191,8 @@ def gpu(record: Record) -> str:
     rows += [[name, found[name]] for name in ("MLP, 999 nulls", "MLP, 10^5 pairs")]
     rows += [[f"{name}, one observation", t] for name, t in found["one observation"].items()]
     said = f"{found['device']}, 10^4 pairs; 99 nulls of networks, 999 of others, ten observations"
-    return f"{said} unless it says otherwise.\n\n" + table(("", "seconds"), rows)
+    words = f"{said} unless it says otherwise, {_commit(record)}."
+    return f"{words}\n\n" + table(("", "seconds"), rows)
 
 
 def sizes(record: Record) -> str:
@@ -212,7 +213,11 @@ def memory(record: Record) -> str:
         if "gb" in f
     ]
     head = ("", "seconds", "of a processor", "load", "GB at most")
-    said = f"{_machine(record)} Where a load is given, as many processes wanted the cores."
+    newer = {f["commit"][:7] for f in record["memory"].values() if "commit" in f}
+    said = (
+        f"{_machine(record)} Cases with a load, of how many processes wanted the cores, are of "
+        f"commit {', '.join(sorted(newer))}."
+    )
     return f"{said}\n\n" + table(head, rows)
 
 
@@ -262,7 +267,12 @@ def _rate(value: float | None) -> str:
 
 def _machine(record: Record) -> str:
     machine = record["machine"]
-    return f"{machine['processors']} cores ({record['threads_used']} threads)."
+    return f"{machine['processors']} cores ({record['threads_used']} threads), {_commit(record)}."
+
+
+def _commit(record: Record) -> str:
+    """The code that was measured."""
+    return f"commit {record['commit'][:7]}"
 
 
 BLOCKS: dict[str, Callable[[Record], str]] = {

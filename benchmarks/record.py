@@ -1,5 +1,6 @@
-"""Where the figures of a record come from."""
+"""Where the figures of a record come from, and where it is kept."""
 
+import json
 import os
 import platform
 import subprocess
@@ -13,6 +14,14 @@ def origin() -> dict[str, Any]:
     """The commit, versions and the machine."""
     machine = {"platform": platform.platform(), "processors": os.cpu_count()}
     return {"commit": commit(), "versions": versions(), "machine": machine}
+
+
+def keep(name: str, seed: int, found: dict[str, Any]) -> None:
+    """Writes a record into the folder that the variable ``ASSAY_RECORDS`` names, if it does."""
+    folder = os.environ.get("ASSAY_RECORDS")
+    if folder:
+        record = {**origin(), "seed": seed, name: found}
+        Path(folder, f"{name}.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
 
 
 def commit() -> str:

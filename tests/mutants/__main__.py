@@ -11,6 +11,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from benchmarks.record import keep
+
 from .mutations import MUTATIONS, Mutation
 
 SOURCES = Path("src/assay")
@@ -52,6 +54,7 @@ def main(words: list[str]) -> int:
             sys.stdout.write(f"{'SURVIVES' if said else 'caught'}: {mutation.says}. {said}\n")
             sys.stdout.flush()
             survivors += bool(said)
+    keep("mutants", 0, {"mutations": len(chosen), "caught": len(chosen) - survivors})
     sys.stdout.write(f"{len(chosen) - survivors} of {len(chosen)} mutations are caught.\n")
     return min(survivors, 1)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from benchmarks.record import keep
 
 from .calls import Call, cases
 from .judge import BAD, CLEAR, OBSCURE, RIGHT, WRONG, judged
@@ -155,6 +156,7 @@ def main(seconds, seed=0):
             print(f"{found.verdict}: {case.name}: {' '.join(found.words.split())[:300]}")  # noqa: T201
     words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in (CLEAR, RIGHT, OBSCURE, WRONG))
     print(f"{counts.total()} calls in {seconds:g} s, seed {seed}: {words}")  # noqa: T201
+    keep("fuzz", seed, {"seconds": seconds, **{v: counts[v] for v in (CLEAR, RIGHT, *BAD)}})
     return counts[OBSCURE] + counts[WRONG]
 
 
