@@ -7,6 +7,7 @@ from .fig2 import FIG2
 from .fig3 import FIG3
 from .fig4 import FIG4
 from .fig6 import FIG6
+from .hpd import HPD
 from .latents import LATENTS
 from .retrained import RETRAINED
 from .samples import SAMPLES
@@ -30,4 +31,5 @@ EXPERIMENTS = (
     WHY,
     EXCEPTIONS,
     RETRAINED,
+    HPD,
 )

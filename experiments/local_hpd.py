@@ -9,7 +9,8 @@ and its null is what the same networks find where levels are uniform, with the s
 levels and H nulls costs (H + 1) g fits; :func:`assay.lhpd` asks the same without any.
 
 In the published code the grid ends just below the largest level, so that it differs between data
-and nulls; here it is one and the same for all. The p-value counts the data among the nulls.
+and nulls (:func:`published_statistic`). In :func:`local_hpd` it is one and the same for all, and
+the p-value counts the data among the nulls.
 
 References: Zhao, Dalmasso, Izbicki and Lee 2021, *Diagnostics for Conditional Density Models and
 Bayesian Inference Algorithms*; Linhart et al. 2023 for the network.
@@ -25,7 +26,15 @@ from sklearn.neural_network import MLPClassifier
 
 from assay.diagnostics.local.levels import Levels
 
-__all__ = ["ALPHAS", "LocalHPD", "curves", "local_hpd", "network", "nulls"]
+__all__ = [
+    "ALPHAS",
+    "LocalHPD",
+    "curves",
+    "local_hpd",
+    "network",
+    "nulls",
+    "published_statistic",
+]
 
 Array = NDArray[np.float64]
 # The published grid has eleven levels from 0 to 1; at its ends there is nothing to tell.
@@ -93,6 +102,14 @@ def curves(
 ) -> Array:
     """Estimates (o, g) of P(u <= alpha | x_o), by a classifier for each alpha."""
     return np.stack([_probability(u <= alpha, x, x_o, make()) for alpha in alphas], 1)
+
+
+def published_statistic(
+    u: Array, x: Array, x_o: Array, make: Callable[[], Any] = network
+) -> Array:
+    """Statistics (o,) with eleven levels from 0 to just below the largest of u (n,)."""
+    alphas = tuple(map(float, np.linspace(0, u.max() - 0.001, 11)))
+    return _statistic(curves(u, x, x_o, alphas, make), alphas)
 
 
 def _probability(below: NDArray[np.bool_], x: Array, x_o: Array, estimator: Any) -> Array:

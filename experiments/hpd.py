@@ -1,0 +1,155 @@
+"""Local HPD as published, in every cell of Two Moons: eleven networks for each copy.
+
+They are scikit-learn's own. Nulls depend on x alone: all flows and both truths of a run are judged
+by the same ones, and have the same x. A level is the share of 100 draws of q with a higher density
+than the truth, in place of 1000. On the other tasks x is such that a network needs ten to fifty
+times as long (:mod:`experiments.table1`).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from torch import Tensor
+
+import assay
+from assay._core import stream
+from assay.diagnostics.local.levels import Levels
+from assay.tasks import task
+
+from .authors import printed_rate
+from .fig2 import ALPHA, FIXED_CAL, FIXED_TRAIN, N_CAL, N_TRAIN, rates, told
+from .flows import Flow
+from .local_hpd import nulls, published_statistic
+from .material import Recipe, flow
+from .pictures import save
+from .runs import Context, Experiment, Job
+
+__all__ = ["HPD", "METHOD"]
+
+METHOD = "published local HPD"
+BUDGETS: dict[str, dict[str, Any]] = {
+    "ci": {"cal": (60,), "train": (200,), "runs": 1, "nulls": 2, "draws": 5, "epochs": 2},
+    "smoke": {"cal": (100, 500), "train": (1000,), "runs": 1, "nulls": 19}
+    | {"draws": 50, "epochs": 200},
+    "paper": {"cal": N_CAL, "train": N_TRAIN, "runs": 3, "nulls": 100}
+    | {"draws": 100, "epochs": 10_000},
+}
+
+
+def jobs(budget: str) -> list[Job]:
+    """One job for each size and run, the cheapest first."""
+    given = BUDGETS[budget]
+    rest = {key: given[key] for key in ("nulls", "draws", "epochs")}
+    most = max(given["cal"])
+    return [
+        {"task": "two_moons", "cal": cal, "run": run, "trains": trains, **rest}
+        for run in range(given["runs"])
+        for cal in given["cal"]
+        for trains in [list(given["train"]) if cal == most else [_fixed(given["train"])]]
+    ]
+
+
+def _fixed(trained: tuple[int, ...]) -> int:
+    return FIXED_TRAIN if FIXED_TRAIN in trained else trained[0]
+
+
+def run(job: Job, context: Context) -> dict[str, Any]:
+    """Statistics and p-values at the observations, for every flow, and where q is right."""
+    there = task(job["task"])
+    key = ("local HPD", job["task"], job["cal"])
+    theta, x = there.joint(job["cal"], stream(job["run"], *key))
+    x_o = there.observations.x.double().numpy()
+    given = x.double().numpy()
+    uniform = nulls(len(x), job["nulls"], job["run"])
+    null = np.stack([published_statistic(u, given, x_o) for u in uniform], 1)
+    each = []
+    for train in job["trains"]:
+        kind = Recipe(job["task"], train, job["epochs"], "SbiNSF")
+        trained = flow(kind, context)
+        for right, truths in _truths(trained, theta, x, job, train):
+            found = published_statistic(*_levels(trained, truths, x, job), x_o)
+            p = (null > found[:, None]).mean(1)
+            each.append({"train": train, "right": right, **_plain(found, p)})
+    return {"each": [{"method": METHOD, **one} for one in each]}
+
+
+def _truths(
+    q: Flow, theta: Tensor, x: Tensor, job: Job, train: int
+) -> Iterator[tuple[bool, Tensor]]:
+    """Truths (n, m) where q is wrong; and, of one flow, those of q itself."""
+    yield False, theta
+    if train == _fixed(tuple(job["trains"])):
+        yield True, q.sample_each(x, 1, stream(job["run"], "truths", job["cal"]))[:, 0]
+
+
+def _levels(q: Flow, theta: Tensor, x: Tensor, job: Job) -> tuple[Any, Any]:
+    """HPD levels (n,), and the observations (n, d) that they belong to."""
+    drawn = q.sample_each(x, job["draws"], stream(job["run"], "draws", job["cal"]))
+    levels = Levels.hpd(assay.Calibration(theta, x, drawn), q.log_prob)
+    return levels.u[:, 0].double().numpy(), levels.x.double().numpy()
+
+
+def _plain(statistic: Any, pvalue: Any) -> dict[str, list[float]]:
+    return {
+        "statistic": [float(f"{v:.6g}") for v in statistic],
+        "pvalue": [float(v) for v in pvalue],
+    }
+
+
+def _cells(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    names = ("task", "train", "cal", "right", "method")
+    each = dict.fromkeys(tuple(row[name] for name in names) for row in found)
+    return [dict(zip(names, values, strict=True)) for values in each]
+
+
+def _printed(cell: dict[str, Any]) -> float | None:
+    return printed_rate({**cell, "method": "local HPD"})
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """Rates of all cells, beside the printed ones."""
+    lines = []
+    for cell in _cells(found):
+        printed = None if cell["right"] else _printed(cell)
+        beside = "" if printed is None else f"   printed {printed:.3f}"
+        kind = "level" if cell["right"] else "power"
+        where = f"N_train {cell['train']}, N_cal {cell['cal']}, {kind} at {ALPHA}"
+        lines.append(f"{where:48}{told(*rates(found, **cell))}{beside}")
+    return "\n".join(lines)
+
+
+def draw(found: list[dict[str, Any]], path: Path) -> None:
+    """Power against N_cal and N_train, and level against N_cal, with print."""
+    cells = _cells(found)
+    panels = {
+        "power": ("cal", [c for c in cells if not c["right"] and c["train"] == FIXED_TRAIN]),
+        "power ": ("train", [c for c in cells if not c["right"] and c["cal"] == FIXED_CAL]),
+        "level": ("cal", [c for c in cells if c["right"]]),
+    }
+    figure, axes = plt.subplots(1, 3, figsize=(7.4, 2.4), layout="constrained", sharey=True)
+    for ax, (name, (along, some)) in zip(axes, panels.items(), strict=True):
+        some = sorted(some, key=lambda cell: cell[along])
+        at = [cell[along] for cell in some]
+        ax.plot(at, [rates(found, **c)[0] for c in some], "o--", color="#0072B2", mfc="white")
+        if name != "level":
+            printed = [_printed(cell) for cell in some]
+            ax.plot(at, [np.nan if p is None else p for p in printed], "x:", color="#D55E00")
+        else:
+            ax.axhline(ALPHA, color="#333333", lw=0.8, ls=":")
+        ax.set_xscale("log")
+        ax.set(xlabel=f"$N_{{{along}}}$", title=name.strip(), ylim=(-0.05, 1.05))
+    save(figure, path)
+
+
+HPD = Experiment(
+    name="hpd",
+    about="Local HPD as published, in every cell of Two Moons.",
+    jobs=jobs,
+    run=run,
+    table=table,
+    draw=draw,
+    partial=True,
+)
