@@ -86,6 +86,14 @@ def test_samples(gaussian, path):
     assert draws.n == 7
 
 
+@pytest.mark.parametrize("kind", [assay.score, assay.moments])
+def test_loaded_samples_give_the_same_bits(gaussian, path, kind):
+    calibration = gaussian().calibration(100, k=8)
+    found, again = (kind(c, null=19)(X_O) for c in (calibration, round_trip(calibration, path)))
+    np.testing.assert_array_equal(again.statistic, found.statistic)
+    np.testing.assert_array_equal(again.null, found.null)
+
+
 def test_an_embedding_must_be_given_again(gaussian, path):
     calibration = gaussian().calibration(60)
 
