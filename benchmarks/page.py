@@ -1,4 +1,4 @@
-"""Writes the tables of docs/verdict.md and docs/performance.md from the records in results.
+"""Writes the tables of pages in docs from the records in results.
 
 ``python -m benchmarks.page`` writes them; with ``--ages`` it says which records are older than the
 code they measure.
@@ -9,6 +9,7 @@ import re
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,40 @@ def _compat(case: Record) -> list[Any]:
     return [case["parameters"], *map(_three, took), *map(_three, case["ratio"].values())]
 
 
+def kills(record: Record) -> str:
+    found = record["kills"]
+    each = Counter[str]()
+    for name, count in found["kills"].items():
+        each[name.split()[0]] += count
+    names = ", ".join(f"{name} {count}" for name, count in each.items())
+    return (
+        f"{each.total()} kills ({names}), a third each by SIGKILL, SIGTERM and SIGINT, "
+        f"{_commit(record)}: {len(found['wrong'])} files torn, lost or left; "
+        f"{found['parts that were left and removed']} parts were left by kills and removed by the "
+        "next write.\n"
+    )
+
+
+def fuzz(record: Record) -> str:
+    found = record["fuzz"]
+    kinds = ("clear", "right", "obscure", "wrong")
+    counts = ", ".join(f"{found[kind]} {kind}" for kind in kinds)
+    total = sum(found[kind] for kind in kinds)
+    return f"{total} calls in {found['seconds']} s, {_commit(record)}: {counts}.\n"
+
+
+def mutants(record: Record) -> str:
+    found = record["mutants"]
+    return f"{found['caught']} of {found['mutations']} mutations are caught, {_commit(record)}.\n"
+
+
+def coverage(record: Record) -> str:
+    found = record["coverage"]
+    share = 1 - found["missed"] / found["statements"]
+    words = f"{found['passed']} everyday tests run {share:.1%} of {found['statements']} statements"
+    return f"{words} of `src/assay`, {_commit(record)}.\n"
+
+
 # Columns of the table of recipes: a half, a number of pairs or a place, and its heading.
 RECIPES = (
     *(("chosen", 1000, "chosen, 10³"), ("chosen", 10_000, "chosen, 10⁴")),
@@ -298,9 +333,18 @@ BLOCKS: dict[str, Callable[[Record], str]] = {
     "recipes": recipes,
     "reach": reach,
     "compat": compat,
+    "kills": kills,
+    "fuzz": fuzz,
+    "mutants": mutants,
+    "coverage": coverage,
 }
 # Pages with the folders of their records, and their tables; others are of the first.
-PAGES = {"verdict.md": "verdict", "performance.md": "speed", "defaults.md": "defaults"}
+PAGES = {
+    "verdict.md": "verdict",
+    "performance.md": "speed",
+    "defaults.md": "defaults",
+    "reliability.md": "reliability",
+}
 ON = {
     **dict.fromkeys(
         ("peer", "peers", "threads", "shares", "sequential", "gpu", "sizes", "memory"),
@@ -308,6 +352,7 @@ ON = {
     ),
     **dict.fromkeys(("reach", "compat"), "performance.md"),
     "recipes": "defaults.md",
+    **dict.fromkeys(("kills", "fuzz", "mutants", "coverage"), "reliability.md"),
 }
 # Records that are not called as their tables are, or lie elsewhere.
 OF = {"planted": "verdict/claims", "reach": "reach/draws", "compat": "compat/speed"}

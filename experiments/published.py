@@ -45,8 +45,8 @@ __all__ = [
 BATCH, RATE, PENALTY = 200, 1e-3, 1e-4
 HELD, PATIENCE, TOLERANCE, EPOCHS = 0.1, 50, 1e-4, 1000
 BETAS, EPSILON = (0.9, 0.999), 1e-8
-# Units in a layer of all networks that a processor trains at a time.
-UNITS = 1600
+# Units in a layer of all networks that a processor trains at a time, and rows that it judges.
+UNITS, ROWS = 1600, 2**11
 
 # One for each copy: the probability of class 1 (s,) at inputs (s, p).
 Fitted = Sequence[Callable[[Tensor], Tensor]]
@@ -124,7 +124,9 @@ class Batched:
 
 
 def _probability(flat: Tensor, shapes: list[tuple[int, int]], at: Tensor) -> Tensor:
-    return torch.sigmoid(_logits(_views(flat, shapes), at[None])[0])
+    weights = _views(flat, shapes)
+    parts = [at] if at.is_cuda else at.split(ROWS)
+    return torch.sigmoid(torch.cat([_logits(weights, part[None])[0] for part in parts]))
 
 
 class _Training:
