@@ -3,8 +3,8 @@
 The networks are those that sbi builds for the paper (couplings and LU layers), trained with the
 settings of the benchmark, on two draws of the simulations. A cell is informative if its printed
 power is between 0.05 and 0.95: only there can a difference show. Draws of q at the observations
-are the same in all runs, as in the authors' code, but 2000 in place of 10 000. What differs between the two draws of a flow
-tells how much of a printed rate is owed to the one flow that the authors had.
+are the same in all runs, as in the authors' code, but 2000 in place of 10 000. What differs
+between the two flows tells how much of a printed rate is owed to the one that the authors had.
 """
 
 from dataclasses import dataclass
