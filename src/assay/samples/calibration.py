@@ -14,7 +14,8 @@ flow's base distribution, which is known and needs no draws to be stored (:class
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -158,13 +159,12 @@ class Calibration:
         self._seal()
 
     def _seal(self) -> None:
-        """Remembers how often arrays were written, which torch counts."""
+        """Remembers what arrays hold, or how often they were written, which torch counts."""
         vars(self)["_written"] = self._writes()
 
     def _writes(self) -> list[int]:
         arrays = (self.theta, self.x, self.theta_q, self.features)
-        counted = (array for array in arrays if array is not None and not array.is_inference())
-        return [array._version for array in counted]
+        return marks([array for array in arrays if array is not None])
 
     def check_whole(self) -> None:
         """Refuses one whose arrays were written after they were checked."""
@@ -173,6 +173,10 @@ class Calibration:
                 "calibration: expected arrays as they were checked; got some that were changed "
                 "in place. Make a new Calibration of changed copies, such as theta.clone()."
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.check_whole()
+        return vars(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -676,6 +680,24 @@ def _places(rows: Any, n: int) -> Tensor:
         raise ValueError(
             f"rows: expected whole numbers, a slice or a mask over {n} rows; got {error}."
         ) from error
+
+
+def marks(arrays: Sequence[Tensor]) -> list[int]:
+    """Numbers that change when arrays are written.
+
+    On the CPU a checksum of their memory, each part of it once: torch does not count what is
+    written through NumPy, which shares it. Elsewhere torch counts all.
+    """
+    here = {a.untyped_storage().data_ptr(): a for a in arrays if a.device.type == "cpu"}
+    sums = [zlib.crc32(_memory(array)) for array in here.values()]
+    there = (a for a in arrays if a.device.type != "cpu" and not a.is_inference())
+    return sums + [array._version for array in there]
+
+
+def _memory(array: Tensor) -> np.ndarray:
+    """All bytes of the memory that holds an array."""
+    own = torch.empty(0, dtype=torch.uint8, device="cpu")
+    return own.set_(array.untyped_storage()).numpy()  # type: ignore[call-overload,no-any-return]
 
 
 def check_calibration(calibration: Any) -> None:
