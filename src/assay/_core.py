@@ -192,19 +192,39 @@ def as_device(device: str | torch.device) -> torch.device:
     return torch.device(device)
 
 
-# More than there is room for.
-MOST = 10**9
+# More than anybody makes of anything; and of what is taken only as far as it is there.
+MOST, ALL = 10**7, 10**9
+# Bytes of a number, at most.
+WORD = 8
+# More than anybody asks for where the square of it is made: units of a layer, features.
+MOST_SQUARED = 10**4
 
 
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Returns a whole number of at least `least`, or refuses."""
+def check_count(name: str, value: Any, least: int = 1, most: float = MOST) -> int:
+    """Returns a whole number of at least `least` and at most `most`, or refuses."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected a whole number; got {shown(value)}.")
     if value < least:
         raise ValueError(f"{name}: expected at least {least}; got {value}.")
-    if value > MOST:
-        raise ValueError(f"{name}: expected at most {MOST}; got {value}.")
+    if value > most:
+        raise ValueError(f"{name}: expected at most {most}; got {value}.")
     return int(value)
+
+
+def check_room(name: str, count: int, each: int) -> None:
+    """Refuses so many of what takes so many bytes each, where memory has no room for them."""
+    most = memory() // max(1, each)
+    if count > most:
+        raise ValueError(
+            f"{name}: expected at most {most}, for which there is memory here; got {count}."
+        )
+
+
+def memory() -> int:
+    """The bytes of this machine; no end to them where it does not tell."""
+    if sys.platform == "win32":
+        return sys.maxsize
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def check_number(name: str, value: Any, *, least: float = 0.0, strict: bool = True) -> float:

@@ -30,6 +30,8 @@ import torch
 from torch import Tensor
 
 from ._core import (
+    ALL,
+    MOST,
     Seed,
     Stages,
     check_count,
@@ -127,7 +129,8 @@ class Suite:
             raise ValueError(f"alpha: expected a number between 0 and 0.5; got {self.alpha}.")
         least = {"null": 1, "classifier_null": 9, "k": 1, "draws": 1, "pairs": 10, "context": 0}
         for name, fewest in least.items():
-            object.__setattr__(self, name, check_count(name, getattr(self, name), fewest))
+            most = ALL if name in ("pairs", "context") else MOST
+            object.__setattr__(self, name, check_count(name, getattr(self, name), fewest, most))
         check_number("relevant", self.relevant)
         if self.classifier is not None:
             expected = "a classifier such as MLP(), or None"

@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 import assay
 from assay import plots, tasks
 from assay.classifiers.discriminant import LDA, QDA
-from assay.classifiers.features import Hermite
+from assay.classifiers.features import Conditional, Fourier, Hermite, Joint
 from assay.diagnostics.average.ranks import Values
 from assay.interpret.errors import Narrow, Shift, Wide
 from assay.nulls.ranks import UniformRanks
@@ -202,9 +202,12 @@ X_O = but(ARRAY, "one axis more")
 # Batches of rows: fewer are fine, and any number of features.
 ROWS = ARRAY
 OPTIONAL_COUNT = but(COUNT, "none")
+# At most so many are taken of what is there.
+AT_MOST = but(COUNT, "a hundred million")
 NULL = [
     *but(OBJECT, "none"),
     *(v for v in COUNT if v.name in ("zero", "minus one", "a trillion", "beyond int64", "a half")),
+    *(v for v in COUNT if v.name == "a hundred million"),
     *(v for v in COUNT if v.expected == "same" or v.name in ("numpy true", "a tensor")),
 ]
 CALIBRATION = OBJECT
@@ -452,6 +455,14 @@ def _nulls():
         {"calibration": CALIBRATION, "seed": SEED},
     )
     yield _call("UniformRanks", UniformRanks, lambda: {"n": 9}, {"n": COUNT})
+    yield _call(
+        "Hermite",
+        Hermite,
+        lambda: {"order": 2, "most": 100},
+        {"order": COUNT, "most": AT_MOST},
+    )
+    for kind in (Fourier, Conditional, Joint):
+        yield _call(kind.__name__, kind, lambda: {"n": 9}, {"n": COUNT}, {"n": ("n:", "features")})
 
 
 def _classifiers():
@@ -476,13 +487,14 @@ def _classifiers():
                 floats=lambda c: (4.0,),
                 texts=lambda c: ("4",),
                 huge=lambda c: (10**12,),
+                a_million=lambda c: (4, 10**6),
             ),
             "epochs": COUNT,
-            "batch": COUNT,
+            "batch": AT_MOST,
             "rate": NUMBER,
             "decay": but(NUMBER, "zero"),
             "members": COUNT,
-            "chunk": OPTIONAL_COUNT,
+            "chunk": but(AT_MOST, "none"),
         },
     )
     yield _call(
@@ -828,8 +840,8 @@ def _checks():
             "classifier_null": COUNT,
             "k": COUNT,
             "draws": COUNT,
-            "pairs": COUNT,
-            "context": but(COUNT, "zero"),
+            "pairs": AT_MOST,
+            "context": but(AT_MOST, "zero"),
             "relevant": NUMBER,
         },
     )

@@ -279,6 +279,7 @@ COUNT = [
         zero=lambda c: 0,
         minus_one=lambda c: -1,
         minus_huge=lambda c: -(2**70),
+        a_hundred_million=lambda c: 10**8,
         a_trillion=lambda c: 10**12,
         beyond_int64=lambda c: 2**70,
         largest_int64=lambda c: 2**63 - 1,

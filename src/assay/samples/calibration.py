@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from .._core import (
+    WORD,
     Seed,
     as_device,
     as_tensors,
@@ -33,6 +34,7 @@ from .._core import (
     check_function,
     check_kind,
     check_names,
+    check_room,
     check_share,
     cpu,
     foreign,
@@ -539,6 +541,7 @@ class Latents(Calibration):
         draws = Draws.of(draws)
         observation = self.observation(draws)
         count = len(observation.x)
+        check_room("n", draws.n, count * WORD * self.m)
         if self.flow is None:
             return ObservedDraws(observation, self._base_draws(draws, count, seed), None)
         if draws.theta is not None:

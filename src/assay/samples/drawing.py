@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 from .._core import (
+    WORD,
     as_tensors,
     check_executor,
     check_kind,
     check_number,
+    check_room,
     isolated,
     over,
     progress,
@@ -123,6 +125,7 @@ def drawn_at(
         >>> drawn_at(q, x, 5, 0, "here").theta.shape
         torch.Size([10, 5, 2])
     """
+    check_room("draws at each x", n, WORD * len(x))
     failures = _Failures(label, int(how.failures * len(x)), len(x), remedy)
     job = _Job(posterior, n, seed, purpose, replace(how, executor=None), failures)
     size = posterior.rows * max(1, TOGETHER // posterior.rows)

@@ -27,6 +27,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from .._core import (
+    WORD,
     Seed,
     as_tensors,
     check_count,
@@ -34,6 +35,7 @@ from .._core import (
     check_function,
     check_kind,
     check_number,
+    check_room,
     cpu,
     foreign,
     isolated,
@@ -216,6 +218,7 @@ def zoom(
     _check_support(theta, prior, proposal)
     x = called("simulate", model.simulate, seed, theta)
     _check_rows("simulate", x, n)
+    check_room("k", k, RESERVE * WORD * theta.numel())
     theta_q = called("sample", sample, seed, x, RESERVE * k).to(theta)
     expected = n, RESERVE * k, theta.shape[1]
     if theta_q.shape != expected:
