@@ -32,6 +32,8 @@ from .._core import (
 from ..nulls.copies import Copies
 from .base import Classifier, Scaling, Scores
 
+# Layers of a network, at most.
+MOST_LAYERS = 100
 # Bytes that one chunk of copies may keep busy: a share of a processor's cache, or of a GPU.
 CPU_BYTES = 20 * 2**20
 GPU_BYTES = 4 * 2**30
@@ -77,6 +79,7 @@ class MLP(Classifier):
         given = self.hidden if isinstance(self.hidden, tuple | list) else (self.hidden,)
         if not given:
             raise ValueError("hidden: expected at least one layer; got none.")
+        check_count("layers of hidden", len(given), 1, MOST_LAYERS)
         checked = {
             "hidden": tuple(check_count("hidden", width, 1, MOST_SQUARED) for width in given),
             "epochs": check_count("epochs", self.epochs),

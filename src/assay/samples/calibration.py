@@ -31,10 +31,10 @@ from .._core import (
     as_tensors,
     check_count,
     check_finite,
+    check_fits,
     check_function,
     check_kind,
     check_names,
-    check_room,
     check_share,
     cpu,
     foreign,
@@ -146,6 +146,8 @@ class Calibration:
         if self.layout is not None:
             check_kind("layout", self.layout, "a Layout, or None", Layout)
         check_kind("remarks", self.remarks, "a tuple of words", tuple)
+        for remark in self.remarks:
+            check_kind("remarks", remark, "a tuple of words", str)
         return theta, x, draws.like(theta.layout, "theta_q", "theta")
 
     def _keep(self, given: dict[str, Any]) -> None:
@@ -387,7 +389,13 @@ class Calibration:
 
     def subset(self, rows: Any) -> Self:
         """The calibration of some rows: indices, a slice or a mask over the n rows."""
-        rows = _places(rows, len(self)).to(self.theta.device)
+        rows = _places(rows, len(self))
+        most = int(torch.bincount(rows).max()) if len(rows) else 1
+        if most > 1:
+            raise ValueError(
+                f"rows: expected each row once, since pairs are independent; got one {most} times."
+            )
+        rows = rows.to(self.theta.device)
         theta_q = None if self.theta_q is None else self.theta_q[rows]
         return self._like(self.theta[rows], self.x[rows], theta_q)
 
@@ -541,7 +549,7 @@ class Latents(Calibration):
         draws = Draws.of(draws)
         observation = self.observation(draws)
         count = len(observation.x)
-        check_room("n", draws.n, count * WORD * self.m)
+        check_fits("n", draws.n, count * WORD * self.m)
         if self.flow is None:
             return ObservedDraws(observation, self._base_draws(draws, count, seed), None)
         if draws.theta is not None:
@@ -605,6 +613,8 @@ class Draws:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", check_count("n", self.n))
+        if self.layout is not None:
+            check_kind("layout", self.layout, "a Layout, or None", Layout)
         tables = {"x": as_observed(self.x, self.layout)}
         if self.theta is not None:
             tables["theta"] = as_table("theta", self.theta)
@@ -612,15 +622,22 @@ class Draws:
         for name, array in as_tensors(given).items():
             object.__setattr__(self, "x" if name == "x_o" else name, array)
         object.__setattr__(self, "layout", tables["x"].layout or self.layout)
-        if self.theta is not None and tables["theta"].layout is not None:
-            object.__setattr__(self, "names", tables["theta"].layout.names)
         if self.theta is not None:
-            check_finite("theta", self.theta)
-            if self.theta.ndim not in (2, 3):
-                raise ValueError(
-                    f"theta: expected shape (s, m) or (o, s, m); got {tuple(self.theta.shape)}."
-                )
-            object.__setattr__(self, "n", self.theta.shape[-2])
+            self._keep_theta(tables["theta"].layout)
+
+    def _keep_theta(self, layout: Layout | None) -> None:
+        """Checks draws, which say how many they are, and names of their columns."""
+        assert self.theta is not None
+        check_finite("theta", self.theta)
+        if self.theta.ndim not in (2, 3):
+            raise ValueError(
+                f"theta: expected shape (s, m) or (o, s, m); got {tuple(self.theta.shape)}."
+            )
+        object.__setattr__(self, "n", self.theta.shape[-2])
+        names = self.names if layout is None else layout.names
+        if names is not None:
+            names = check_names("names", names, self.theta.shape[-1])
+        object.__setattr__(self, "names", names)
 
     @classmethod
     def of(cls, given: Any) -> "Draws":

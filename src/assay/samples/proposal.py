@@ -32,10 +32,10 @@ from .._core import (
     as_tensors,
     check_count,
     check_finite,
+    check_fits,
     check_function,
     check_kind,
     check_number,
-    check_room,
     cpu,
     foreign,
     isolated,
@@ -218,7 +218,7 @@ def zoom(
     _check_support(theta, prior, proposal)
     x = called("simulate", model.simulate, seed, theta)
     _check_rows("simulate", x, n)
-    check_room("k", k, RESERVE * WORD * theta.numel())
+    check_fits("k", k, RESERVE * WORD * theta.numel())
     theta_q = called("sample", sample, seed, x, RESERVE * k).to(theta)
     expected = n, RESERVE * k, theta.shape[1]
     if theta_q.shape != expected:
