@@ -26,9 +26,10 @@ import stat
 import sys
 import threading
 import time
+import unicodedata
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set, Sized
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -192,19 +193,39 @@ def as_device(device: str | torch.device) -> torch.device:
     return torch.device(device)
 
 
-# More than there is room for.
-MOST = 10**9
+# More than anybody makes of anything; and of what is taken only as far as it is there.
+MOST, ALL = 10**7, 10**9
+# Bytes of a number, at most.
+WORD = 8
+# More than anybody asks for where the square of it is made: units of a layer, features.
+MOST_SQUARED = 10**4
 
 
-def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Returns a whole number of at least `least`, or refuses."""
+def check_count(name: str, value: Any, least: int = 1, most: float = MOST) -> int:
+    """Returns a whole number of at least `least` and at most `most`, or refuses."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected a whole number; got {shown(value)}.")
     if value < least:
         raise ValueError(f"{name}: expected at least {least}; got {value}.")
-    if value > MOST:
-        raise ValueError(f"{name}: expected at most {MOST}; got {value}.")
+    if value > most:
+        raise ValueError(f"{name}: expected at most {most}; got {value}.")
     return int(value)
+
+
+def check_fits(name: str, count: int, each: int) -> None:
+    """Refuses so many of what takes so many bytes each, where memory has no room for them."""
+    most = memory() // max(1, each)
+    if count > most:
+        raise ValueError(
+            f"{name}: expected at most {most}, for which there is memory here; got {count}."
+        )
+
+
+def memory() -> int:
+    """The bytes of this machine; no end to them where it does not tell."""
+    if sys.platform == "win32" or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return sys.maxsize
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def check_number(name: str, value: Any, *, least: float = 0.0, strict: bool = True) -> float:
@@ -214,6 +235,12 @@ def check_number(name: str, value: Any, *, least: float = 0.0, strict: bool = Tr
         bound = "above" if strict else "of at least"
         raise ValueError(f"{name}: expected a finite number {bound} {least:g}; got {real}.")
     return real
+
+
+def check_numbers(name: str, given: Any) -> list[float]:
+    """Returns some numbers above 0, of one or of many, or refuses; none is fine."""
+    check_count(f"numbers of {name}", np.size(np.asarray(given, dtype=object)), 0, MOST_SQUARED)
+    return [check_number(name, one) for one in np.atleast_1d(np.asarray(given, dtype=object))]
 
 
 def check_share(name: str, value: Any) -> float:
@@ -267,15 +294,20 @@ def check_function(name: str, value: Any, expected: str) -> None:
 def check_executor(executor: Any) -> None:
     """Refuses what runs nothing; None is fine."""
     if executor is not None:
-        check_kind("executor", executor, "a concurrent.futures.Executor, or None", "submit")
+        check_kind("executor", executor, EXECUTOR, "submit")
+        check_function("executor", executor.submit, EXECUTOR)
 
 
-def check_path(path: Any) -> Path:
-    """The path of a file, or refuses what can be none."""
-    check_kind("path", path, "the path of a file", str, os.PathLike)
-    if not os.fspath(path) or "\0" in str(path):
-        raise ValueError(f"path: expected the path of a file; got {os.fspath(path)!r}.")
-    return Path(path)
+EXECUTOR = "a concurrent.futures.Executor, or None"
+
+
+def check_path(path: Any, name: str = "path", expected: str = "the path of a file") -> Path:
+    """A path, or refuses what can be none."""
+    check_kind(name, path, expected, str, os.PathLike)
+    given = os.fspath(path)
+    if not given or isinstance(given, bytes) or "\0" in given:
+        raise ValueError(f"{name}: expected {expected}; got {given!r}.")
+    return Path(given)
 
 
 def check_names(name: str, given: Any, count: int) -> tuple[str, ...]:
@@ -286,12 +318,21 @@ def check_names(name: str, given: Any, count: int) -> tuple[str, ...]:
         ('mu', 'a b')
     """
     each = (given,) if isinstance(given, str) else given
-    if not isinstance(each, Iterable) or isinstance(each, type | bytes | Tensor):
-        raise TypeError(f"{name}: expected {count} names; got {shown(given)}.")
-    names = tuple(printable(" ".join(str(one).split())) for one in each)
-    if len(names) != count or len(set(names)) < count or not all(names):
+    unordered = isinstance(each, Set | Mapping)
+    if not isinstance(each, Iterable) or unordered or isinstance(each, type | bytes | Tensor):
+        raise TypeError(f"{name}: expected {count} names in order; got {shown(given)}.")
+    words = ("" if one is None else str(one) for one in each)
+    names = tuple(printable(" ".join(word.split())) for word in words)
+    looks = {_look(one) for one in names}
+    if len(names) != count or len(looks) < count or "" in looks:
         raise ValueError(f"{name}: expected {count} different names; got {names!r}.")
     return names
+
+
+def _look(text: str) -> str:
+    """What is seen of a text: accents however they are written, and nothing that is invisible."""
+    seen = (letter for letter in text if unicodedata.category(letter) != "Cf")
+    return unicodedata.normalize("NFC", "".join(seen)).strip()
 
 
 def shown(value: Any) -> str:
@@ -713,6 +754,11 @@ class _Flying:
             future = self.executor.submit(self.work, job)
         except BrokenExecutor as error:
             future = self._here(job, error)
+        except RuntimeError as error:
+            raise ValueError(
+                f"executor: expected one that takes work; got {said(error)}."
+            ) from error
+        check_kind("executor", future, "one that returns futures", "result", "cancel")
         self.jobs[future] = number, job, tries
 
     def landed(self) -> list[tuple[int, Any]]:

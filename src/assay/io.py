@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from . import __version__
-from ._core import atomic_write, check_path, printable
+from ._core import atomic_write, check_path, memory, printable
 from .results import Readable
 
 FORMAT = 3
@@ -175,11 +175,8 @@ def check_room(nbytes: int, path: Path) -> None:
     packed = path.stat().st_size if path.is_file() else nbytes
     if nbytes > max(ROOM, TIMES * packed):
         raise ValueError(f"its arrays need {nbytes:.2g} bytes, and it has {packed:.2g}")
-    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", ()):
-        return
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if nbytes > memory:
-        raise ValueError(f"its arrays need {nbytes:.2g} bytes, and there are {memory:.2g}")
+    if nbytes > memory():
+        raise ValueError(f"its arrays need {nbytes:.2g} bytes, and there are {memory():.2g}")
 
 
 def _header(contents: Contents) -> Any:

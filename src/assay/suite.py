@@ -30,6 +30,8 @@ import torch
 from torch import Tensor
 
 from ._core import (
+    ALL,
+    MOST,
     Seed,
     Stages,
     check_count,
@@ -123,12 +125,14 @@ class Suite:
     relevant: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 < check_number("alpha", self.alpha) < 0.5:
+        object.__setattr__(self, "alpha", check_number("alpha", self.alpha))
+        if not 0 < self.alpha < 0.5:
             raise ValueError(f"alpha: expected a number between 0 and 0.5; got {self.alpha}.")
         least = {"null": 1, "classifier_null": 9, "k": 1, "draws": 1, "pairs": 10, "context": 0}
         for name, fewest in least.items():
-            object.__setattr__(self, name, check_count(name, getattr(self, name), fewest))
-        check_number("relevant", self.relevant)
+            most = ALL if name in ("pairs", "context") else MOST
+            object.__setattr__(self, name, check_count(name, getattr(self, name), fewest, most))
+        object.__setattr__(self, "relevant", check_number("relevant", self.relevant))
         if self.classifier is not None:
             expected = "a classifier such as MLP(), or None"
             check_kind("classifier", self.classifier, expected, Classifier)

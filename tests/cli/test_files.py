@@ -1,4 +1,5 @@
 import bz2
+import os
 import sys
 import zipfile
 from importlib import import_module
@@ -256,6 +257,11 @@ class TestFormats:
         path = as_hdf5(tmp_path / "c.h5", arrays | observed | {"names": ["a", "b"]})
         assert read(path).names == ("a", "b")
 
+    def test_names_that_are_bytes(self, tmp_path, arrays, observed):
+        said = {"names": np.array([b"a", b"b"]), "labels": np.array([b"here", b"there"])}
+        found = read(written(tmp_path / "c.npz", arrays | observed | said))
+        assert (found.names, found.labels) == (("a", "b"), ("here", "there"))
+
     def test_precisions(self, tmp_path, arrays, observed):
         path = tmp_path / "c.safetensors"
         tensors = {k: torch.as_tensor(v) for k, v in (arrays | observed).items()}
@@ -336,6 +342,20 @@ class TestBadInput:
             for name in arrays:
                 file[name] = h5py.ExternalLink("other.h5", name)
         assert "theta, x, theta_q missing" in self.complaint(tmp_path / "c.h5")
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="it has no such files")
+    @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".h5", ".npz", ".parquet"])
+    def test_what_has_no_end(self, tmp_path, ending):
+        """Neither is opened: a pipe that nobody writes to would be waited for."""
+        (tmp_path / f"zeros{ending}").symlink_to("/dev/zero")
+        os.mkfifo(tmp_path / f"pipe{ending}")
+        for name in ("zeros", "pipe"):
+            assert "it is no file" in self.complaint(tmp_path / f"{name}{ending}")
+
+    def test_a_column_that_is_there_twice(self, tmp_path):
+        path = tmp_path / "c.csv"
+        path.write_text("theta.a,theta.a,x\n" + "1,2,3\n" * 20, encoding="utf-8")
+        assert "a name stands twice above its columns: theta.a" in self.complaint(path)
 
     def test_objects_are_not_loaded(self, tmp_path):
         torch.save({"theta": Surprise()}, tmp_path / "c.pt")

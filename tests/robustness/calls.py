@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 import assay
 from assay import plots, tasks
 from assay.classifiers.discriminant import LDA, QDA
-from assay.classifiers.features import Hermite
+from assay.classifiers.features import Conditional, Fourier, Hermite, Joint
 from assay.diagnostics.average.ranks import Values
 from assay.interpret.errors import Narrow, Shift, Wide
 from assay.nulls.ranks import UniformRanks
@@ -202,9 +202,12 @@ X_O = but(ARRAY, "one axis more")
 # Batches of rows: fewer are fine, and any number of features.
 ROWS = ARRAY
 OPTIONAL_COUNT = but(COUNT, "none")
+# At most so many are taken of what is there.
+AT_MOST = but(COUNT, "a hundred million")
 NULL = [
     *but(OBJECT, "none"),
     *(v for v in COUNT if v.name in ("zero", "minus one", "a trillion", "beyond int64", "a half")),
+    *(v for v in COUNT if v.name == "a hundred million"),
     *(v for v in COUNT if v.expected == "same" or v.name in ("numpy true", "a tensor")),
 ]
 CALIBRATION = OBJECT
@@ -236,7 +239,8 @@ def _samples():
         lambda: triples() | {"names": ("mu", "nu"), "remarks": (), "layout": None},
         {
             "names": NAMES,
-            "remarks": but(
+            "remarks": values._values(of_numbers=lambda c: (1, None), of_bytes=lambda c: (b"a",))
+            + but(
                 without(OBJECT, "text", "empty text", "true"),
                 "none",
                 "an empty list",
@@ -313,6 +317,12 @@ def _samples():
         {"n": COUNT},
     )
     yield _call(
+        "Draws with names",
+        assay.Draws,
+        lambda: {"x": x_o(), "theta": draws().theta, "names": ("mu", "nu"), "layout": None},
+        {"names": NAMES, "layout": but(OBJECT, "none")},
+    )
+    yield _call(
         "draws.subset",
         lambda rows: several().subset(rows),
         lambda: {"rows": [0, 2]},
@@ -326,8 +336,17 @@ def _samples():
             "limit": NUMBER,
             "failures": but(SHARE, "zero"),
             "executor": but(OBJECT, "none"),
-            "resume": but([v for v in OBJECT if v.name not in ("text", "empty text")], "none"),
+            "resume": but([v for v in OBJECT if v.name != "text"], "none")
+            + [v for v in PATH if v.name == "null byte"],
         },
+    )
+    yield _call(
+        "Calibration.of by an executor",
+        lambda executor: assay.Calibration.of(
+            sampled, **pairs(), drawing=assay.Drawing(executor=executor)
+        ),
+        lambda: {"executor": None},
+        {"executor": values.EXECUTOR},
     )
     yield from _near()
 
@@ -357,7 +376,14 @@ def _methods():
         "calibration.subset",
         lambda rows: calibration().subset(rows),
         lambda: {"rows": list(range(20))},
-        {"rows": PLACES},
+        {
+            "rows": PLACES
+            + values._values(
+                twice_the_same=lambda c: [*c, 3],
+                by_both_ends=lambda c: [*c, 3 - N],
+                all_the_same=lambda c: [5] * N,
+            )
+        },
         {"rows": ("rows",)},
     )
     yield _call(
@@ -411,7 +437,8 @@ def _near():
             lambda kind=kind, **given: kind(**given),
             lambda: {"shares": 0.5},
             {
-                "shares": without(SHARE, "an empty list")
+                "shares": values.MANY
+                + without(SHARE, "an empty list")
                 + values._values(an_empty_list=lambda c: ())
             },
         )
@@ -452,6 +479,14 @@ def _nulls():
         {"calibration": CALIBRATION, "seed": SEED},
     )
     yield _call("UniformRanks", UniformRanks, lambda: {"n": 9}, {"n": COUNT})
+    yield _call(
+        "Hermite",
+        Hermite,
+        lambda: {"order": 2, "most": 100},
+        {"order": COUNT, "most": AT_MOST},
+    )
+    for kind in (Fourier, Conditional, Joint):
+        yield _call(kind.__name__, kind, lambda: {"n": 9}, {"n": COUNT}, {"n": ("n:", "features")})
 
 
 def _classifiers():
@@ -476,13 +511,15 @@ def _classifiers():
                 floats=lambda c: (4.0,),
                 texts=lambda c: ("4",),
                 huge=lambda c: (10**12,),
+                a_million=lambda c: (4, 10**6),
+                too_many=lambda c: (4,) * 10**5,
             ),
             "epochs": COUNT,
-            "batch": COUNT,
+            "batch": AT_MOST,
             "rate": NUMBER,
             "decay": but(NUMBER, "zero"),
             "members": COUNT,
-            "chunk": OPTIONAL_COUNT,
+            "chunk": but(AT_MOST, "none"),
         },
     )
     yield _call(
@@ -491,7 +528,8 @@ def _classifiers():
         lambda: {"features": None, "penalties": (0.01, 0.1)},
         {
             "features": but(OBJECT, "none"),
-            "penalties": without(NUMBER, "zero dimensional", "a tensor", "a decimal"),
+            "penalties": values.MANY
+            + without(NUMBER, "zero dimensional", "a tensor", "a decimal"),
         },
     )
     yield _call(
@@ -541,6 +579,15 @@ def _diagnostics():
             ],
         },
     )
+    for name, classifier in (("trained", SMALL), ("in closed form", QDA())):
+        yield _call(
+            f"lc2st of a statistic, {name}",
+            lambda statistic, classifier=classifier: assay.lc2st(
+                calibration(), classifier, NULLS, statistic
+            )(draws()),
+            lambda: {"statistic": lambda d: (d - 0.5).mean(-1) ** 2},
+            {"statistic": values.STATISTIC},
+        )
     for name in ("score", "moments", "lpit"):
         call = getattr(assay, name)
         yield _call(name, call, lambda: given() | {"where": assay.Nearest()}, tested | around)
@@ -557,6 +604,7 @@ def _diagnostics():
         tested | around | {"classifier": CLASSIFIER},
     )
     levels = [
+        *values.MANY,
         *without(SHARE, "a list", "an empty list", "a dict", "none"),
         *values._values(
             an_empty_list=lambda c: [],
@@ -576,6 +624,9 @@ def _diagnostics():
         of_arrays=lambda c: {"a": torch.zeros(5)},
         of_other_length=lambda c: {"a": Values(torch.zeros(5), torch.zeros(5, 3))},
         of_a_class=lambda c: {"a": dict},
+        without_a_name=lambda c: {"": log_q},
+        with_names_that_look_alike=lambda c: {"a": log_q, " a": log_q},
+        named_none=lambda c: {None: log_q},
     )
     yield _call(
         "sbc",
@@ -743,7 +794,7 @@ def _interpreted():
         {
             "theta_o": ARRAY,
             "simulator": FUNCTION,
-            "x_o": ARRAY,
+            "x_o": ARRAY + values._values(several=lambda c: torch.stack([c, c, c])),
             "n": COUNT,
             "embed": EMBED,
             "seed": SEED,
@@ -828,8 +879,8 @@ def _checks():
             "classifier_null": COUNT,
             "k": COUNT,
             "draws": COUNT,
-            "pairs": COUNT,
-            "context": but(COUNT, "zero"),
+            "pairs": AT_MOST,
+            "context": but(AT_MOST, "zero"),
             "relevant": NUMBER,
         },
     )

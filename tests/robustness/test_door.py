@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import assay
+from assay import _core
 from assay._core import as_tensors
+from assay.samples.proposal import Model
+from tests.conftest import Gaussian
 
 TYPES = st.sampled_from(
     [
@@ -134,11 +137,50 @@ def test_tensors_without_plain_numbers(made):
         one(made(torch.arange(6.0).reshape(3, 2)))
 
 
-@pytest.mark.parametrize("n", [10**12, 2**63, 2**70])
+@pytest.mark.parametrize("n", [10**7 + 1, 10**8, 10**12, 2**63, 2**70])
 def test_huge_counts(n):
     for make in (assay.Exchange, lambda n: assay.Draws([0.0], n=n), lambda n: assay.Suite(k=n)):
-        with pytest.raises(ValueError, match="expected at most 1000000000"):
+        with pytest.raises(ValueError, match=f"expected at most 10000000; got {n}"):
             make(n)
+
+
+PRIOR = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
+# What has no room in a machine of a megabyte: nulls, and draws.
+ROOMY = {
+    "null": [
+        lambda c, n: assay.score(c, null=n)(torch.zeros(2)),
+        lambda c, n: assay.lc2st(c, assay.Ridge(), n),
+        lambda c, n: assay.sbc(c, null=n),
+        lambda c, n: assay.tarp(c, null=n),
+    ],
+    "draws at each x": [
+        lambda c, n: assay.Calibration.of(Gaussian().sample, c.theta, c.x, n),
+        lambda c, n: assay.check(Gaussian().sample, c.theta, c.x, c.x[0], assay.Suite(k=n)),
+    ],
+    "n": [lambda c, n: Gaussian().latents(60).observe(assay.Draws(c.x[0], n=n))],
+    "k": [
+        lambda c, n: assay.zoom(
+            Model(PRIOR, lambda theta, generator: theta),
+            lambda x, k, generator: 0 / 0,
+            PRIOR,
+            60,
+            n,
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ROOMY)
+def test_what_has_no_room(name, monkeypatch):
+    monkeypatch.setattr(_core, "memory", lambda: 2**20)
+    calibration = Gaussian().calibration(60, 5)
+    for use in ROOMY[name]:
+        with pytest.raises(ValueError, match=f"^{name}: expected at most .* there is memory here"):
+            use(calibration, 10**6)
+
+
+def test_there_is_memory():
+    assert _core.memory() > 2**28
 
 
 class TestTables:

@@ -60,18 +60,62 @@ USES = {
 }
 
 
+def by_numpy(array):
+    array.numpy()[0] = 0
+
+
+# Ways to write into a tensor; torch counts the first alone.
+WAYS = {
+    "torch": lambda array: array.__setitem__(0, torch.nan),
+    "numpy": by_numpy,
+    "one bit": lambda array: np.negative(array.numpy()[-1:], out=array.numpy()[-1:]),
+    "rows in another order": lambda array: np.random.default_rng(0).shuffle(array.numpy()),
+    "data": lambda array: array.data.mul_(2),
+    "dlpack": lambda array: by_numpy(torch.from_dlpack(array)),
+    "storage": lambda array: array.untyped_storage().fill_(0),
+}
+
+
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_calibration_that_was_written(field, use):
     calibration = Gaussian().calibration(60, 5)
-    getattr(calibration, field)[0] = torch.nan
+    by_numpy(getattr(calibration, field))
     with pytest.raises(ValueError, match="calibration: expected arrays as they were checked"):
         USES[use](calibration)
 
 
+def strided(calibration):
+    """The same numbers, with draws that came samples first."""
+    theta_q = calibration.theta_q.swapaxes(0, 1).contiguous().swapaxes(0, 1)
+    return assay.Calibration(calibration.theta, calibration.x, theta_q)
+
+
+KINDS = {
+    "own": lambda c: c,
+    "strided": strided,
+    "subset": lambda c: c.subset(slice(20, 50)),
+    "split": lambda c: c.split()[0],
+    "other members": lambda c: c.with_members(c.theta_q[:, 0], c.theta_q[:, 1:]),
+    "embedded": lambda c: assay.Calibration(c.theta, c.x, c.theta_q, lambda x: 2 * x),
+    "features": lambda c: assay.Calibration(c.theta, c.x, c.theta_q, lambda x: 2 * x),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_write(way, kind):
+    calibration = KINDS[kind](Gaussian().calibration(60, 5))
+    calibration.check_whole()
+    WAYS[way](calibration.features if kind == "features" else calibration.theta_q)
+    for use in (type(calibration).check_whole, copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(ValueError, match="calibration: expected arrays as they were checked"):
+            use(calibration)
+
+
 def test_a_fitted_test_that_was_written():
     test = assay.score(Gaussian().calibration(60, 5), null=9)
-    test.calibration.theta[:] += 1
+    by_numpy(test.calibration.theta)
     with pytest.raises(ValueError, match="calibration: expected arrays as they were checked"):
         test(torch.zeros(2))
 

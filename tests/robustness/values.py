@@ -7,6 +7,7 @@ same as the clean one that it stands for, if it stands for one.
 import decimal
 import fractions
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -279,6 +280,7 @@ COUNT = [
         zero=lambda c: 0,
         minus_one=lambda c: -1,
         minus_huge=lambda c: -(2**70),
+        a_hundred_million=lambda c: 10**8,
         a_trillion=lambda c: 10**12,
         beyond_int64=lambda c: 2**70,
         largest_int64=lambda c: 2**63 - 1,
@@ -368,6 +370,50 @@ SEED = [
     ),
 ]
 
+# A function of class probabilities (..., s).
+STATISTIC = _values(
+    returns_none=lambda c: lambda d: None,
+    returns_text=lambda c: lambda d: "a",
+    returns_texts=lambda c: lambda d: c(d).astype(str),
+    returns_nan=lambda c: lambda d: np.nan * c(d),
+    returns_infinity=lambda c: lambda d: np.inf * np.sign(c(d) + 1),
+    returns_complex=lambda c: lambda d: 1j * c(d),
+    returns_a_number=lambda c: lambda d: 1.0,
+    returns_all=lambda c: lambda d: d,
+    returns_objects=lambda c: lambda d: np.full(c(d).shape, None),
+    raises=lambda c: _raises,
+    of_nothing=lambda c: lambda: 1.0,
+)
+
+# Work is given to it in vain.
+EXECUTOR = _values(
+    returns_a_number=lambda c: _Submits(lambda *given: 5),
+    returns_none=lambda c: _Submits(lambda *given: None),
+    raises=lambda c: _Submits(_raises),
+    takes_nothing=lambda c: _Submits(5),
+    shut_down=lambda c: _shut_down(),
+)
+
+
+class _Submits:
+    """Has a submit."""
+
+    def __init__(self, submit):
+        self.submit = submit
+
+
+def _shut_down():
+    executor = ThreadPoolExecutor(1)
+    executor.shutdown()
+    return executor
+
+
+# More numbers than anybody gives, from one that is clean.
+MANY = _values(
+    a_million=lambda c: np.linspace(0.1, 0.9, 10**6),
+    twenty_thousand=lambda c: [0.5] * 20_000,
+)
+
 # An object of one kind: a calibration, a classifier, a null and so on.
 OBJECT = _values(
     none=lambda c: None,
@@ -446,6 +492,11 @@ NAMES = [
         a_tensor=lambda c: torch.zeros(5, 2),
         nothing_in_them=lambda c: [None] * len(c),
         the_same_but_for_blanks=lambda c: ["a", " a", "a ", "a\n"][: max(2, len(c))],
+        the_same_but_for_what_is_invisible=lambda c: ["a", "a\u200b", "\u2060a"][: max(2, len(c))],
+        the_same_accent=lambda c: ["\u00e9", "e\u0301", "c"][: max(2, len(c))],
+        invisible=lambda c: ["\u200b", *list(c)[1:]],
+        a_set=lambda c: set(c),
+        a_dict_of_them=lambda c: dict.fromkeys(c, 1),
         one_text=lambda c: "theta_and_phi",
         bytes=lambda c: b"ab",
         true=lambda c: True,

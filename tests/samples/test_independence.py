@@ -132,7 +132,8 @@ class TestWhereItIsChecked:
         x, noise = made("own")
         calibration = Calibration(x, x, affine(x, noise))
         same = torch.arange(N) // 50 * 50
-        assert calibration.subset(same).theta_q.shape == (N, K, 2)
+        arrays = (calibration.theta, calibration.x, calibration.theta_q)
+        assert calibration._like(*(a[same] for a in arrays)).theta_q.shape == (N, K, 2)
 
 
 def chain(rho, n=500, k=16, seed=0):

@@ -27,13 +27,15 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from .._core import check_count, check_kind, check_number, cpu, stream
+from .._core import ALL, check_count, check_kind, check_number, cpu, stream
 from ..nulls.copies import Copies, Feature
 from ..samples.neighbourhoods import middle, spread
 from .base import Scaling
 
 # Features of a bank, whose covariance must fit into memory.
 MOST_FEATURES = 10_000
+# The order from which on polynomials leave the range of floating point.
+HIGHEST = 100
 # Coordinates beyond this are moved to it.
 FARTHEST = 8.0
 # Rows up to which all products are made at once.
@@ -164,8 +166,8 @@ class Hermite:
     most: int = 1000
 
     def __post_init__(self) -> None:
-        check_count("order", self.order)
-        check_count("most", self.most)
+        object.__setattr__(self, "order", check_count("order", self.order, 1, HIGHEST))
+        object.__setattr__(self, "most", check_count("most", self.most, 1, ALL))
 
     def size(self, m: int) -> int:
         """The number of features of m latents."""
@@ -238,7 +240,7 @@ class Fourier:
     bandwidth: float = 1.0
 
     def __post_init__(self) -> None:
-        check_count("n", self.n)
+        object.__setattr__(self, "n", check_count("n", self.n, 1, MOST_FEATURES))
         check_number("bandwidth", self.bandwidth)
 
     def size(self, m: int) -> int:
@@ -331,7 +333,7 @@ class Conditional:
     penalty: float = 1e-3
 
     def __post_init__(self) -> None:
-        check_count("n", self.n)
+        object.__setattr__(self, "n", check_count("n", self.n, 1, MOST_FEATURES))
         check_number("x_frequency", self.x_frequency, strict=False)
         check_number("penalty", self.penalty)
 
@@ -433,7 +435,7 @@ class Joint:
     frame: Frame = field(default_factory=Pooled)
 
     def __post_init__(self) -> None:
-        check_count("n", self.n)
+        object.__setattr__(self, "n", check_count("n", self.n))
         check_number("bandwidth", self.bandwidth)
         check_number("x_frequency", self.x_frequency, strict=False)
         check_kind("frame", self.frame, "a frame such as Pooled() or Within(Whitened())", "fit")

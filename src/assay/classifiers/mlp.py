@@ -18,10 +18,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core import check_count, check_number, cpu, progress, seed_of, spread_over, stream
+from .._core import (
+    ALL,
+    MOST_SQUARED,
+    check_count,
+    check_number,
+    cpu,
+    progress,
+    seed_of,
+    spread_over,
+    stream,
+)
 from ..nulls.copies import Copies
 from .base import Classifier, Scaling, Scores
 
+# Layers of a network, at most.
+MOST_LAYERS = 100
 # Bytes that one chunk of copies may keep busy: a share of a processor's cache, or of a GPU.
 CPU_BYTES = 20 * 2**20
 GPU_BYTES = 4 * 2**30
@@ -67,12 +79,15 @@ class MLP(Classifier):
         given = self.hidden if isinstance(self.hidden, tuple | list) else (self.hidden,)
         if not given:
             raise ValueError("hidden: expected at least one layer; got none.")
+        check_count("layers of hidden", len(given), 1, MOST_LAYERS)
         checked = {
-            "hidden": tuple(check_count("hidden", width) for width in given),
-            **{k: check_count(k, getattr(self, k)) for k in ("epochs", "batch", "members")},
+            "hidden": tuple(check_count("hidden", width, 1, MOST_SQUARED) for width in given),
+            "epochs": check_count("epochs", self.epochs),
+            "batch": check_count("batch", self.batch, 1, ALL),
+            "members": check_count("members", self.members, 1, MOST_SQUARED),
             "rate": check_number("rate", self.rate),
             "decay": check_number("decay", self.decay, strict=False),
-            "chunk": None if self.chunk is None else check_count("chunk", self.chunk),
+            "chunk": None if self.chunk is None else check_count("chunk", self.chunk, 1, ALL),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)

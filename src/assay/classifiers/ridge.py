@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import check_kind, check_number, one_thread, spread_over
+from .._core import check_kind, check_numbers, one_thread, spread_over
 from ..nulls.copies import Copies, Feature, Sums
 from ..nulls.exchange import LabelCopies
 from .base import ClosedForm, Scaling, Scores, Statistics
@@ -64,11 +64,10 @@ class Ridge(ClosedForm):
             for bank in given:
                 check_kind("features", bank, "a bank such as Joint()", "fit")
             object.__setattr__(self, "features", tuple(given))
-        penalties = np.atleast_1d(np.asarray(self.penalties, dtype=object)).tolist()
+        penalties = tuple(check_numbers("penalties", self.penalties))
         if not penalties:
             raise ValueError("penalties: expected at least one; got none.")
-        checked = tuple(check_number("penalties", penalty) for penalty in penalties)
-        object.__setattr__(self, "penalties", checked)
+        object.__setattr__(self, "penalties", penalties)
 
     def fit(self, copies: Copies, seed: int) -> "Surfaces":
         """Fits all copies; nothing is left to chance."""

@@ -229,14 +229,20 @@ def _observed(file: File, calibration: Calibration) -> tuple[Draws, tuple[str, .
 def _labels(path: Path, arrays: dict[str, Any], count: int) -> tuple[str, ...]:
     if "labels" not in arrays:
         return (path.stem,) if count == 1 else tuple(f"{path.stem}[{i}]" for i in range(count))
-    labels = tuple(str(label) for label in np.atleast_1d(arrays["labels"]))
+    labels = _texts(arrays["labels"])
     if len(labels) != count:
         raise ValueError(f"{path}: expected {count} labels, one for each x_o; got {len(labels)}.")
     return labels
 
 
 def _names(arrays: dict[str, Any]) -> tuple[str, ...] | None:
-    return tuple(str(n) for n in np.atleast_1d(arrays["names"])) if "names" in arrays else None
+    return _texts(arrays["names"]) if "names" in arrays else None
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    """Words, which some writers keep as bytes."""
+    each = np.atleast_1d(given)
+    return tuple(t.decode(errors="replace") if isinstance(t, bytes) else str(t) for t in each)
 
 
 def _joined(parts: list[Draws], files: Sequence[Path]) -> Draws:

@@ -40,6 +40,8 @@ def read_arrays(path: Path, known: Callable[[str], bool]) -> tuple[dict[str, Any
     if not path.exists():
         raise FileNotFoundError(f"{path}: expected a file; there is none.")
     kind, opener = _kind(path)
+    if not path.is_file() and not path.is_dir():
+        raise ValueError(f"{path}: expected {kind}; it is no file.")
     try:
         with opener(path) as contents:
             wanted = {name: stored for name, stored in contents.items() if known(name)}
@@ -83,6 +85,8 @@ def _csv(path: Path) -> Iterator[Contents]:
     opened = {".bz2": bz2.open, ".gz": gzip.open}.get(path.suffix.lower(), open)
     with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
         header = [name.strip() for name in next(csv.reader(file), [])]
+        if len(set(header)) < len(header):
+            raise ValueError(f"a name stands twice above its columns: {', '.join(header)}")
         check_room(8 * path.stat().st_size, path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # no rows

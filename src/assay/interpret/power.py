@@ -222,6 +222,8 @@ ERRORS: tuple[Error, ...] = (Shift(), Wide())
 RATIO = 2**0.25
 # Repetitions by which a size is first looked at, and steps around the one that is found.
 FIRST, AROUND, MOST_STEPS = 8, 2, 9
+# Repetitions by which a power is known to a tenth of a percent: nobody asks for more.
+MOST_REPETITIONS = 10**6
 # Observations at which errors are planted where there are more, and how many speak for another.
 MOST_PLANTED, NEIGHBOURS = 32, 3
 # How steep a curve is expected to be, and how surely, in logarithms.
@@ -309,7 +311,7 @@ class Planting:
         """Minimum detectable effects of some errors."""
         engine = self.engine
         n = engine.repetitions if repetitions is None else repetitions
-        n = min(check_count("repetitions", n, FIRST), engine.most)
+        n = min(check_count("repetitions", n, FIRST, MOST_REPETITIONS), engine.most)
         level, shaped = _level(self.alpha, engine.nulls), engine.observation.shaped
         found: list[PowerCurve] = []
         for error in errors:

@@ -99,6 +99,11 @@ def predictive(
     check_finite("theta_o", drawn)
     theta = one_of(drawn[None], seed)
     form = form_of(simulator, lambda b, _: theta.repeat(b, 1), x, seed)
+    if x.shape != form.shape:
+        raise ValueError(
+            f"x_o: expected one observation of shape {form.shape}, as the simulator returns them; "
+            f"got {tuple(x.shape)}."
+        )
     made = Runner(simulator, form, seed).repeat("predictive", theta[0], check_count("n", n))
     found = among(made.x[None], theta, x[None], embed)
     if found is None:

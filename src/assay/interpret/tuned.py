@@ -11,6 +11,7 @@ normal,
 on average over x, errors, sizes and repetitions. The candidate with the largest is taken.
 """
 
+import math
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -85,7 +86,7 @@ class Tuned(Classifier):
             "sizes": tuple(check_number("sizes", size) for size in sizes),
             "repetitions": check_count("repetitions", self.repetitions),
             "nulls": check_count("nulls", self.nulls, 2),
-            "seed": check_count("seed", self.seed, 0),
+            "seed": check_count("seed", self.seed, 0, math.inf),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)

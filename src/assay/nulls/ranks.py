@@ -26,7 +26,7 @@ import scipy.special
 import scipy.stats
 import torch
 
-from .._core import check_count, check_number, cpu, stream
+from .._core import WORD, check_count, check_fits, check_number, cpu, stream
 from ..results import Rowed, enough_nulls, holm, pvalue
 
 # Cells in which ranks are counted, at most; bins of a histogram, at most, and ranks in each.
@@ -335,6 +335,7 @@ def _multinomial(n: int, sizes: tuple[int, ...], copies: int, seed: int) -> np.n
     multinomial given their sum; the few that are missing follow one by one. Copies that have too
     many, which depends on the sum alone, are drawn anew.
     """
+    check_fits("null", copies, 3 * WORD * len(sizes))
     state = cpu.randint(2**62, (), generator=stream(seed, "uniform ranks")).item()
     rng = np.random.Generator(np.random.SFC64(int(state)))
     places = np.repeat(np.arange(len(sizes)), sizes)

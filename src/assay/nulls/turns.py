@@ -20,7 +20,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from .._core import cpu, stream
+from .._core import WORD, check_fits, cpu, stream
 
 # Turns of all groups together, about, and the fewest and the most groups.
 TURNS, FEWEST, MOST = 2**11, 128, 512
@@ -70,6 +70,7 @@ class Turns(Labels):
         n = len(truth)
         g = min(n, max(FEWEST, min(MOST, TURNS // r)))
         group = cpu.randperm(n, generator=stream(seed, "groups")) % g
+        check_fits("null", copies, 2 * WORD * g)
         by = cpu.randint(r, (copies, g), generator=stream(seed, "turns"))
         by = torch.cat([torch.zeros_like(by[:1]), by])
         return cls(truth, group.to(truth.device), by.to(truth.device), r)

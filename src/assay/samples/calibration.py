@@ -14,7 +14,8 @@ flow's base distribution, which is known and needs no draws to be stored (:class
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -24,11 +25,13 @@ import torch
 from torch import Tensor
 
 from .._core import (
+    WORD,
     Seed,
     as_device,
     as_tensors,
     check_count,
     check_finite,
+    check_fits,
     check_function,
     check_kind,
     check_names,
@@ -143,6 +146,8 @@ class Calibration:
         if self.layout is not None:
             check_kind("layout", self.layout, "a Layout, or None", Layout)
         check_kind("remarks", self.remarks, "a tuple of words", tuple)
+        for remark in self.remarks:
+            check_kind("remarks", remark, "a tuple of words", str)
         return theta, x, draws.like(theta.layout, "theta_q", "theta")
 
     def _keep(self, given: dict[str, Any]) -> None:
@@ -158,13 +163,12 @@ class Calibration:
         self._seal()
 
     def _seal(self) -> None:
-        """Remembers how often arrays were written, which torch counts."""
+        """Remembers what arrays hold, or how often they were written, which torch counts."""
         vars(self)["_written"] = self._writes()
 
     def _writes(self) -> list[int]:
         arrays = (self.theta, self.x, self.theta_q, self.features)
-        counted = (array for array in arrays if array is not None and not array.is_inference())
-        return [array._version for array in counted]
+        return marks([array for array in arrays if array is not None])
 
     def check_whole(self) -> None:
         """Refuses one whose arrays were written after they were checked."""
@@ -173,6 +177,10 @@ class Calibration:
                 "calibration: expected arrays as they were checked; got some that were changed "
                 "in place. Make a new Calibration of changed copies, such as theta.clone()."
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.check_whole()
+        return vars(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -381,7 +389,13 @@ class Calibration:
 
     def subset(self, rows: Any) -> Self:
         """The calibration of some rows: indices, a slice or a mask over the n rows."""
-        rows = _places(rows, len(self)).to(self.theta.device)
+        rows = _places(rows, len(self))
+        most = int(torch.bincount(rows).max()) if len(rows) else 1
+        if most > 1:
+            raise ValueError(
+                f"rows: expected each row once, since pairs are independent; got one {most} times."
+            )
+        rows = rows.to(self.theta.device)
         theta_q = None if self.theta_q is None else self.theta_q[rows]
         return self._like(self.theta[rows], self.x[rows], theta_q)
 
@@ -535,6 +549,7 @@ class Latents(Calibration):
         draws = Draws.of(draws)
         observation = self.observation(draws)
         count = len(observation.x)
+        check_fits("n", draws.n, count * WORD * self.m)
         if self.flow is None:
             return ObservedDraws(observation, self._base_draws(draws, count, seed), None)
         if draws.theta is not None:
@@ -598,6 +613,8 @@ class Draws:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", check_count("n", self.n))
+        if self.layout is not None:
+            check_kind("layout", self.layout, "a Layout, or None", Layout)
         tables = {"x": as_observed(self.x, self.layout)}
         if self.theta is not None:
             tables["theta"] = as_table("theta", self.theta)
@@ -605,15 +622,22 @@ class Draws:
         for name, array in as_tensors(given).items():
             object.__setattr__(self, "x" if name == "x_o" else name, array)
         object.__setattr__(self, "layout", tables["x"].layout or self.layout)
-        if self.theta is not None and tables["theta"].layout is not None:
-            object.__setattr__(self, "names", tables["theta"].layout.names)
         if self.theta is not None:
-            check_finite("theta", self.theta)
-            if self.theta.ndim not in (2, 3):
-                raise ValueError(
-                    f"theta: expected shape (s, m) or (o, s, m); got {tuple(self.theta.shape)}."
-                )
-            object.__setattr__(self, "n", self.theta.shape[-2])
+            self._keep_theta(tables["theta"].layout)
+
+    def _keep_theta(self, layout: Layout | None) -> None:
+        """Checks draws, which say how many they are, and names of their columns."""
+        assert self.theta is not None
+        check_finite("theta", self.theta)
+        if self.theta.ndim not in (2, 3):
+            raise ValueError(
+                f"theta: expected shape (s, m) or (o, s, m); got {tuple(self.theta.shape)}."
+            )
+        object.__setattr__(self, "n", self.theta.shape[-2])
+        names = self.names if layout is None else layout.names
+        if names is not None:
+            names = check_names("names", names, self.theta.shape[-1])
+        object.__setattr__(self, "names", names)
 
     @classmethod
     def of(cls, given: Any) -> "Draws":
@@ -676,6 +700,24 @@ def _places(rows: Any, n: int) -> Tensor:
         raise ValueError(
             f"rows: expected whole numbers, a slice or a mask over {n} rows; got {error}."
         ) from error
+
+
+def marks(arrays: Sequence[Tensor]) -> list[int]:
+    """Numbers that change when arrays are written.
+
+    On the CPU a checksum of their memory, each part of it once: torch does not count what is
+    written through NumPy, which shares it. Elsewhere torch counts all.
+    """
+    here = {a.untyped_storage().data_ptr(): a for a in arrays if a.device.type == "cpu"}
+    sums = [zlib.crc32(_memory(array)) for array in here.values()]
+    there = (a for a in arrays if a.device.type != "cpu" and not a.is_inference())
+    return sums + [array._version for array in there]
+
+
+def _memory(array: Tensor) -> np.ndarray:
+    """All bytes of the memory that holds an array."""
+    own = torch.empty(0, dtype=torch.uint8, device="cpu")
+    return own.set_(array.untyped_storage()).numpy()  # type: ignore[call-overload,no-any-return]
 
 
 def check_calibration(calibration: Any) -> None:

@@ -17,10 +17,12 @@ import torch
 from torch import Tensor
 
 from .._core import (
+    WORD,
     as_tensors,
     check_executor,
-    check_kind,
+    check_fits,
     check_number,
+    check_path,
     isolated,
     over,
     progress,
@@ -67,7 +69,7 @@ class Drawing:
         if not 0 <= check_number("failures", self.failures, strict=False) < 1:
             raise ValueError(f"failures: expected a share below 1; got {self.failures}.")
         if self.resume is not None:
-            check_kind("resume", self.resume, "a folder, or None", str, os.PathLike)
+            check_path(self.resume, "resume", "a folder, or None")
         check_executor(self.executor)
 
     def file(self, name: str) -> Path | None:
@@ -123,6 +125,7 @@ def drawn_at(
         >>> drawn_at(q, x, 5, 0, "here").theta.shape
         torch.Size([10, 5, 2])
     """
+    check_fits("draws at each x", n, WORD * len(x))
     failures = _Failures(label, int(how.failures * len(x)), len(x), remedy)
     job = _Job(posterior, n, seed, purpose, replace(how, executor=None), failures)
     size = posterior.rows * max(1, TOGETHER // posterior.rows)

@@ -30,7 +30,7 @@ from .._core import (
     check_finite,
     check_function,
     check_kind,
-    check_number,
+    check_numbers,
     cpu,
     foreign,
     spread_over,
@@ -409,10 +409,9 @@ def _limits(distances: Tensor, shares: tuple[float, ...]) -> Tensor:
 
 
 def _checked_shares(shares: tuple[float, ...] | float) -> tuple[float, ...]:
-    given = np.atleast_1d(np.asarray(shares, dtype=object)).tolist()
-    numbers = [check_number("shares", share) for share in given]
+    numbers = check_numbers("shares", shares)
     if not numbers or max(numbers) > 1:
-        raise ValueError(f"shares: expected numbers above 0 and up to 1; got {given}.")
+        raise ValueError(f"shares: expected numbers above 0 and up to 1; got {shares}.")
     return tuple(sorted(numbers))
 
 

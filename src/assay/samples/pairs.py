@@ -25,6 +25,7 @@ from .._core import (
     check_finite,
     check_function,
     check_kind,
+    check_path,
     cpu,
     seed_of,
     stream,
@@ -74,7 +75,7 @@ class Simulations:
         check_function("simulator", self.simulator, "a function of parameters")
         check_executor(self.executor)
         if self.resume is not None:
-            check_kind("resume", self.resume, "a folder, or None", str, os.PathLike)
+            check_path(self.resume, "resume", "a folder, or None")
         object.__setattr__(self, "prior", as_density("prior", self.prior))
         object.__setattr__(self, "n", check_count("simulations", self.n, FEWEST))
 

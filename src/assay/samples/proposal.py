@@ -27,10 +27,12 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from .._core import (
+    WORD,
     Seed,
     as_tensors,
     check_count,
     check_finite,
+    check_fits,
     check_function,
     check_kind,
     check_number,
@@ -216,6 +218,7 @@ def zoom(
     _check_support(theta, prior, proposal)
     x = called("simulate", model.simulate, seed, theta)
     _check_rows("simulate", x, n)
+    check_fits("k", k, RESERVE * WORD * theta.numel())
     theta_q = called("sample", sample, seed, x, RESERVE * k).to(theta)
     expected = n, RESERVE * k, theta.shape[1]
     if theta_q.shape != expected:

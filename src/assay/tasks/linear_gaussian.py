@@ -15,7 +15,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from .._core import check_count, check_number, cpu, stream
+from .._core import MOST_SQUARED, check_count, check_number, cpu, stream
 from ..samples.posterior import StandardNormal
 from .priors import Gaussian
 from .task import Direct
@@ -89,7 +89,9 @@ class ConjugateGaussian(LinearGaussian):
 
     def __post_init__(self) -> None:
         for name, least in {"size": 1, "seen": 1, "nuisance": 0}.items():
-            object.__setattr__(self, name, check_count(name, getattr(self, name), least))
+            object.__setattr__(
+                self, name, check_count(name, getattr(self, name), least, MOST_SQUARED)
+            )
         object.__setattr__(self, "noise", check_number("noise", self.noise))
 
     @property
@@ -145,7 +147,7 @@ class StateSpace(LinearGaussian):
     parameters = ("position", "velocity", "drive")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "d", check_count("d", self.d))
+        object.__setattr__(self, "d", check_count("d", self.d, 1, MOST_SQUARED))
 
     PROCESS, NOISE = 0.1, 0.5
     ANGLE, DAMPING, DRIVE = 0.2, 0.98, 0.1

@@ -34,7 +34,7 @@ from ..._core import (
     as_tensors,
     check_finite,
     check_function,
-    check_number,
+    check_numbers,
     foreign,
     own_terms,
     seed_of,
@@ -141,10 +141,9 @@ def compared_curves(
 
 def checked_levels(levels: Sequence[float]) -> np.ndarray:
     """Levels between 0 and 1, in ascending order, or refuses."""
-    given = np.atleast_1d(np.asarray(levels, dtype=object)).tolist()
-    numbers = [check_number("levels", level) for level in given]
+    numbers = check_numbers("levels", levels)
     if not numbers or max(numbers) >= 1:
-        raise ValueError(f"levels: expected numbers between 0 and 1, such as 0.9; got {given}.")
+        raise ValueError(f"levels: expected numbers between 0 and 1, such as 0.9; got {levels}.")
     return np.array(sorted(numbers))
 
 
@@ -332,9 +331,7 @@ class ScaledEuclidean:
 
     def __post_init__(self) -> None:
         if self.scales is not None:
-            given = np.atleast_1d(np.asarray(self.scales, dtype=object)).tolist()
-            checked = tuple(check_number("scales", scale) for scale in given)
-            object.__setattr__(self, "scales", checked)
+            object.__setattr__(self, "scales", tuple(check_numbers("scales", self.scales)))
 
 
 # References (n, m), a function of x (n, ...) that gives them, or a uniform box.

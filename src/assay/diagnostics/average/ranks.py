@@ -23,7 +23,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._core import as_tensors, check_finite, check_function, cpu, foreign, mix_seed, stream
+from ..._core import (
+    as_tensors,
+    check_finite,
+    check_function,
+    check_names,
+    cpu,
+    foreign,
+    mix_seed,
+    stream,
+)
 from ...samples.calibration import Calibration, has_order, tied_ranks
 
 # Rows on which a quantity is evaluated at a time, and draws that are compared at a time.
@@ -156,7 +165,8 @@ def ranked(
         parts = [counted(calibration.theta, calibration.theta_q)]
     else:
         names = _names(quantities)
-        values = (evaluated(calibration, name, q) for name, q in quantities.items())
+        given = zip(names, quantities.values(), strict=True)
+        values = (evaluated(calibration, name, q) for name, q in given)
         parts = [counted(each.truth[:, None], each.draws[..., None]) for each in values]
     below, ties = (np.concatenate(part, 1) for part in zip(*parts, strict=True))
     return Ranks(below + _broken(calibration, names, ties, seed), k, names)
@@ -280,7 +290,7 @@ def _names(quantities: Mapping[str, Quantity]) -> tuple[str, ...]:
             "quantities: expected a mapping from names to functions of theta and x, or to Values; "
             f"got {quantities!r}."
         )
-    return tuple(str(name) for name in quantities)
+    return check_names("quantities", list(quantities), len(quantities))
 
 
 def _views(truth: Tensor, draws: Tensor) -> Values:

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._core import Seed, as_null, check_function, own_terms, seed_of
+from ..._core import Seed, as_null, check_function, own_terms, said, seed_of
 from ...classifiers.base import Classifier, Joined, Scores, as_classifier
 from ...classifiers.mlp import MLP
 from ...nulls.copies import Copies
@@ -281,12 +281,19 @@ class LC2ST(LocalTest):
 
     def _statistics(self, probabilities: np.ndarray) -> np.ndarray:
         """Statistics (o, H + 1), which any function of probabilities must give."""
-        values = np.asarray(self.statistic(probabilities.copy()))
+        try:
+            values = np.asarray(self.statistic(probabilities.copy()))
+        except Exception as error:
+            raise ValueError(
+                f"statistic: expected a function of probabilities (..., s); got {said(error)}."
+            ) from error
         if values.shape != probabilities.shape[:2]:
             raise ValueError(
                 "statistic: expected a function that maps probabilities (..., s) to (...); got "
                 f"{values.shape} from {probabilities.shape}."
             )
+        if values.dtype.kind not in "fiub":
+            raise TypeError(f"statistic: expected real numbers; got {values.dtype}.")
         if not np.isfinite(values).all():
             raise ValueError(
                 "statistic: expected finite numbers; got NaN or infinity. Clip probabilities to "

@@ -34,6 +34,7 @@ import torch
 from torch import Tensor
 
 from ..._core import (
+    MOST_SQUARED,
     Seed,
     as_tensors,
     check_count,
@@ -611,6 +612,7 @@ def level_test(levels: Levels, where: Any, null: Any, alphas: Any, seed: Seed) -
 def _grid(alphas: Any) -> np.ndarray:
     """Levels in rising order, strictly between 0 and 1."""
     (given,) = as_tensors({"alphas": alphas}).values()
+    check_count("numbers of alphas", given.numel(), 1, MOST_SQUARED)
     grid = np.unique(given.double().cpu().numpy())
     if given.ndim > 1 or not ((grid > 0) & (grid < 1)).all():
         raise ValueError(
