@@ -714,10 +714,10 @@ def marks(arrays: Sequence[Tensor]) -> list[int]:
     return sums + [array._version for array in there]
 
 
-def _memory(array: Tensor) -> np.ndarray:
+def _memory(array: Tensor) -> memoryview:
     """All bytes of the memory that holds an array."""
-    own = torch.empty(0, dtype=torch.uint8, device="cpu")
-    return own.set_(array.untyped_storage()).numpy()  # type: ignore[call-overload,no-any-return]
+    own: Any = torch.empty(0, dtype=torch.uint8, device="cpu")
+    return memoryview(own.set_(array.untyped_storage()).numpy())
 
 
 def check_calibration(calibration: Any) -> None:
