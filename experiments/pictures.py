@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, SubFigure
 
+from assay._core import atomic_write
 from assay.plots._canvas import INK
 
 __all__ = ["colour_bar", "save", "triangle"]
@@ -22,16 +23,19 @@ LIMITS, BINS, MARGIN = Normalize(0.2, 0.8), 20, 0.08
 def save(figure: Figure, path: Path, dpi: int = 150) -> None:
     """Keeps a figure as an image, and beside it as a vector drawing; then it is closed.
 
-    Neither says when it was drawn, so that the same figure is the same file.
+    Each file appears whole or not at all. Neither says when it was drawn, so that the same figure
+    is the same file.
 
     Args:
         figure: The figure.
         path: The image, a PNG; the drawing is a PDF of the same name.
         dpi: Dots to an inch of the image.
     """
-    figure.savefig(path, dpi=dpi, metadata={"Software": None})
-    with mpl.rc_context({"pdf.fonttype": 42}):
-        figure.savefig(path.with_suffix(".pdf"), metadata={"CreationDate": None, "Creator": None})
+    with atomic_write(path) as file:
+        figure.savefig(file, format="png", dpi=dpi, metadata={"Software": None})
+    undated = {"CreationDate": None, "Creator": None}
+    with mpl.rc_context({"pdf.fonttype": 42}), atomic_write(path.with_suffix(".pdf")) as file:
+        figure.savefig(file, format="pdf", metadata=undated)
     plt.close(figure)
 
 

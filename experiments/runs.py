@@ -302,7 +302,7 @@ def conduct(
     with atomic_write(context.folder / f"{experiment.name}.json") as file:
         file.write(_text(whole).encode())
     if experiment.draw is not None:
-        # What is drawn may lie beside it; a picture that was cut off is drawn again.
+        # What is drawn may lie beside it.
         experiment.draw(found, context.folder / f"{experiment.name}.png")
     return found
 
@@ -325,7 +325,8 @@ def _restore(path: Path, jobs: Sequence[Job]) -> None:
         json.dumps({"job": job, "found": {"each": known[_key(job)]}, "made": one})
         for job, one in zip(done, made, strict=True)
     ]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    with atomic_write(path) as file:
+        file.write("".join(f"{line}\n" for line in lines).encode())
 
 
 def _made(whole: dict[str, Any], maker: int, seed: int | None, seconds: float | None) -> Any:

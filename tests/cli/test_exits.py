@@ -30,6 +30,8 @@ def run(*words):
 
 
 def started(*words, code="from assay.__main__ import main; main()", **how):
+    # What is started in the background is told to ignore interrupts; so is all that it starts.
+    code = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{code}"
     command = [
         sys.executable,
         "-c",

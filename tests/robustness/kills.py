@@ -23,6 +23,7 @@ from benchmarks.record import keep
 from experiments.runs import Context, Experiment, Records, conduct
 
 import assay
+from assay._core import atomic_write
 from assay.cli import app
 from assay.samples.chunks import Chunk
 
@@ -37,7 +38,8 @@ JOBS = [{"n": n} for n in range(40)]
 
 def experiment(version):
     def draw(found, path):
-        path.write_text(f"{version} {found}" * 1000)
+        with atomic_write(path) as file:
+            file.write((f"{version} {found}" * 1000).encode())
 
     def run(job, context):
         return {"much": [job["n"]] * 1000}
