@@ -103,13 +103,16 @@ def test_stated_bands_hold_the_truth(gaussian, case):
 
 
 def test_a_right_posterior_is_called_wrong_at_most_5_times_in_100(gaussian):
-    """1000 repetitions, every number of every family: below a 99.9 % binomial limit, not idle."""
+    """400 repetitions, every number of every family: below a 99.9 % binomial limit, not idle.
+
+    Records of 24 designs have 1000 each (benchmarks/effects.py).
+    """
     wrong = []
-    for i in range(1000):
+    for i in range(400):
         found = effects(fitted(gaussian(), seed=i, s=60))
         parts = (found.bias, found.dispersion, found.intervals, found.region)
         wrong.append(any(part.wrong.any() for part in parts))
-    assert 10 < sum(wrong) <= scipy.stats.binom(1000, 0.05).ppf(0.999)
+    assert 2 < sum(wrong) <= scipy.stats.binom(400, 0.05).ppf(0.999)
 
 
 def test_small_errors_are_not_called_zero():
