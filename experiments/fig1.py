@@ -127,11 +127,11 @@ def closed_form(s: float) -> dict[str, float]:
 
 
 def powers(found: list[dict[str, Any]]) -> dict[str, dict[str, dict[float, float]]]:
-    """Rejection rates by column, statistic and s: ours and as published."""
+    """Rejection rates by column, statistic and s: ours and those of the rerun."""
     runs = [row for row in found if row["kind"] == "power"]
     null = [one for row in found if row["kind"] == "null" for one in row["null"]]
     grid = sorted({row["s"] for row in runs})
-    columns: dict[str, dict[str, dict[float, float]]] = {"ours": {}, "as published": {}}
+    columns: dict[str, dict[str, dict[float, float]]] = {"ours": {}, "rerun": {}}
     for name in SHOWN:
         copies = np.array([one[name] for one in null])
         for s in grid:
@@ -139,7 +139,7 @@ def powers(found: list[dict[str, Any]]) -> dict[str, dict[str, dict[float, float
             p = np.array([row["pvalue"][name] for row in mine])
             shares = np.array([(copies > row["statistic"][name]).mean() for row in mine])
             columns["ours"].setdefault(name, {})[s] = float((p <= ALPHA + 1e-9).mean())
-            columns["as published"].setdefault(name, {})[s] = float((shares <= ALPHA).mean())
+            columns["rerun"].setdefault(name, {})[s] = float((shares <= ALPHA).mean())
     return columns
 
 
@@ -162,7 +162,7 @@ def table(found: list[dict[str, Any]]) -> str:
             lines.append(
                 f"{'':6}{name:>11}{s:>6}{row['statistic'][name]:>9.4f}{row['exact'][name]:>9.4f}"
                 f"{printed[0]:>9.4f}{columns['ours'][name][s]:>9.2f}"
-                f"{columns['as published'][name][s]:>9.2f}{printed[1]:>9.2f}"
+                f"{columns['rerun'][name][s]:>9.2f}{printed[1]:>9.2f}"
             )
     return "\n".join(lines)
 
@@ -182,7 +182,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         exact = [row["exact"][name] + up for row in rows]
         left.plot(at, exact, color=colour, lw=1.2, label=LABELS[name])
         left.plot(at, [r["statistic"][name] + up for r in rows], "o", color=colour, ms=3)
-        for column, style in (("ours", "-"), ("as published", "--")):
+        for column, style in (("ours", "-"), ("rerun", "--")):
             curve = columns[column][name]
             # Colours are those of the left panel; the style tells the column.
             label = column if name == "mse0" else None

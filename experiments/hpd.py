@@ -27,7 +27,7 @@ from .material import Recipe, flow
 from .pictures import save
 from .runs import Context, Experiment, Job
 
-__all__ = ["HPD", "METHOD"]
+__all__ = ["HPD", "METHOD", "cells", "printed"]
 
 METHOD = "published local HPD"
 BUDGETS: dict[str, dict[str, Any]] = {
@@ -99,22 +99,24 @@ def _plain(statistic: Any, pvalue: Any) -> dict[str, list[float]]:
     }
 
 
-def _cells(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def cells(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The cells in which there are runs."""
     names = ("task", "train", "cal", "right", "method")
     each = dict.fromkeys(tuple(row[name] for name in names) for row in found)
     return [dict(zip(names, values, strict=True)) for values in each]
 
 
-def _printed(cell: dict[str, Any]) -> float | None:
-    return printed_rate({**cell, "method": "local HPD"})
+def printed(cell: dict[str, Any]) -> float | None:
+    """The printed power of a cell; None where q is right, since printed levels are of one null."""
+    return None if cell["right"] else printed_rate({**cell, "method": "local HPD"})
 
 
 def table(found: list[dict[str, Any]]) -> str:
     """Rates of all cells, beside the printed ones."""
     lines = []
-    for cell in _cells(found):
-        printed = None if cell["right"] else _printed(cell)
-        beside = "" if printed is None else f"   printed {printed:.3f}"
+    for cell in cells(found):
+        known = printed(cell)
+        beside = "" if known is None else f"   printed {known:.3f}"
         kind = "level" if cell["right"] else "power"
         where = f"N_train {cell['train']}, N_cal {cell['cal']}, {kind} at {ALPHA}"
         lines.append(f"{where:48}{told(*rates(found, **cell))}{beside}")
@@ -123,11 +125,11 @@ def table(found: list[dict[str, Any]]) -> str:
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
     """Power against N_cal and N_train, and level against N_cal, with print."""
-    cells = _cells(found)
+    every = cells(found)
     panels = {
-        "power": ("cal", [c for c in cells if not c["right"] and c["train"] == FIXED_TRAIN]),
-        "power ": ("train", [c for c in cells if not c["right"] and c["cal"] == FIXED_CAL]),
-        "level": ("cal", [c for c in cells if c["right"]]),
+        "power": ("cal", [c for c in every if not c["right"] and c["train"] == FIXED_TRAIN]),
+        "power ": ("train", [c for c in every if not c["right"] and c["cal"] == FIXED_CAL]),
+        "level": ("cal", [c for c in every if c["right"]]),
     }
     figure, axes = plt.subplots(1, 3, figsize=(7.4, 2.4), layout="constrained", sharey=True)
     for ax, (name, (along, some)) in zip(axes, panels.items(), strict=True):
@@ -135,8 +137,8 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         at = [cell[along] for cell in some]
         ax.plot(at, [rates(found, **c)[0] for c in some], "o--", color="#0072B2", mfc="white")
         if name != "level":
-            printed = [_printed(cell) for cell in some]
-            ax.plot(at, [np.nan if p is None else p for p in printed], "x:", color="#D55E00")
+            known = [printed(cell) for cell in some]
+            ax.plot(at, [np.nan if p is None else p for p in known], "x:", color="#D55E00")
         else:
             ax.axhline(ALPHA, color="#333333", lw=0.8, ls=":")
         ax.set_xscale("log")

@@ -19,7 +19,7 @@ import numpy as np
 
 from assay._core import atomic_write
 
-from . import fig1, fig3, fig6, latents, table1, table2, why
+from . import fig1, fig3, fig6, hpd, latents, table1, table2, why
 from .authors import PAIRS, TRAINED, agree, printed_rate, printed_statistic, published_numbers
 from .fig2 import per_run, rates, relative
 from .jansen_rit import NAMES as PARAMETERS
@@ -45,7 +45,7 @@ def _figure1(found: Rows) -> str:
             for name, key in fig1.SHOWN.items()
             for column, values in (
                 ("printed", lambda s, key=key: theirs[key][fig1.GRID.index(s)]),
-                ("as published", lambda s, name=name: ours["as published"][name][s]),
+                ("rerun", lambda s, name=name: ours["rerun"][name][s]),
                 ("ours", lambda s, name=name: ours["ours"][name][s]),
             )
         ],
@@ -136,6 +136,31 @@ def _relative(found: Rows) -> str:
         ["mean over tasks and N_train", "runs in a cell", "power", "over the oracle's"],
         [[name, runs, f"{mean:.3f}", f"{over:.2f}"] for name, mean, runs, over in relative(found)],
     )
+
+
+def _retrained(found: Rows) -> str:
+    """Rates of informative cells on two flows of sbi, beside the printed ones."""
+    names = ("task", "train", "cal", "right", "method")
+    cells = dict.fromkeys(tuple(row[name] for name in names) for row in found)
+    lines = []
+    for values in sorted(cells, key=lambda v: (v[0], v[4], v[1], v[2])):
+        cell = dict(zip(names, values, strict=True))
+        each = [_rate([r for r in found if r["draw"] == n], **cell) for n in (0, 1)]
+        where = [cell["task"].replace("_", " "), cell["method"].removeprefix("published ")]
+        lines.append([*where, str(cell["train"]), str(cell["cal"]), *each])
+    return markdown(["task", "rerun", "N_train", "N_cal", "first flow", "second flow"], lines)
+
+
+def _hpd(found: Rows) -> str:
+    """Rates of local HPD as published, beside the printed ones where q is wrong."""
+    lines = []
+    for cell in hpd.cells(found):
+        printed = hpd.printed(cell)
+        rate, _, _, runs = rates(found, **cell)
+        beside = "" if printed is None else f" / {printed:.2f}"
+        kind = "level" if cell["right"] else "power"
+        lines.append([kind, str(cell["train"]), str(cell["cal"]), f"{rate:.2f} ({runs}){beside}"])
+    return markdown(["two moons", "N_train", "N_cal", "local HPD, rerun"], lines)
 
 
 def _levels(found: Rows) -> str:
@@ -347,6 +372,8 @@ BLOCKS: dict[str, tuple[str, Callable[..., str]]] = {
     "agreement": ("fig2", _agreement),
     "relative": ("fig2", _relative),
     "levels": ("fig2", _levels),
+    "retrained": ("retrained", _retrained),
+    "local hpd": ("hpd", _hpd),
     "samples": ("samples", _samples),
     "samples whole": ("samples", _samples_whole),
     "samples ours": ("samples", _samples_ours),

@@ -30,4 +30,4 @@ def test_the_published_null_serves_all_runs():
         rows.append({"kind": "power", "s": 0.5, "run": run, "statistic": named, "pvalue": pvalue})
     found = powers(rows)
     assert found["ours"]["mse"] == {0.5: 0.5}
-    assert found["as published"]["mse"] == {0.5: 0.5}
+    assert found["rerun"]["mse"] == {0.5: 0.5}
