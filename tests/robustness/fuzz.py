@@ -7,6 +7,7 @@ clear, right, obscure and wrong, with every one of the last two, and fails on th
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,8 +101,10 @@ def _special(array, chance):
 
 
 def _typed(array, chance):
-    with np.errstate(all="ignore"):
+    # Words are no numbers: an array of them stays as it is.
+    with np.errstate(all="ignore"), suppress(ValueError, TypeError):
         return array.astype(chance.choice(TYPES))
+    return array
 
 
 def _scaled(array, chance):
