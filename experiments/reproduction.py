@@ -362,6 +362,17 @@ def _outside(found: Rows) -> str:
     )
 
 
+def _smoke(found: Rows) -> str:
+    """How long the small budget took, and that it went on after a kill."""
+    (run,) = found
+    minutes = (run["killed after"] + run["rest"]) / 60
+    return (
+        f"At the small budget {run['jobs']} jobs took {minutes:.0f} minutes on one core of two, "
+        f"beside other work; killed after {run['killed after']} s, with {run['kept']} jobs done, "
+        "it went on with the others.\n"
+    )
+
+
 # Tables by their names on the pages: the experiments, and what makes it of their results.
 BLOCKS: dict[str, tuple[str, Callable[..., str]]] = {
     **SHORT,
@@ -386,6 +397,7 @@ BLOCKS: dict[str, tuple[str, Callable[..., str]]] = {
     "table 3": ("fig6", _table3),
     "table 1": ("table1", _table1),
     "table 2": ("table2", _table2),
+    "smoke": ("smoke", _smoke),
     "permutation": ("why", _permutation),
     "outside": ("why", _outside),
 }
