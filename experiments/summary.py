@@ -172,8 +172,8 @@ def _above_hpd(found: Rows, again: Rows) -> Claim:
     closed = np.mean(list(power(found, "local HPD").values()))
     said = (
         f"printed power {means[0]:.2f} and {means[1]:.2f} with -NF against {means[2]:.2f}; both "
-        f"above on {above} of {len(tasks)} tasks. In closed form local HPD has {closed:.2f}; rerun "
-        f"on Two Moons {_rerun_hpd(again)}"
+        f"above on {above} of {len(tasks)} tasks. In closed form local HPD has {closed:.2f}; "
+        f"rerun on Two Moons {_rerun_hpd(again)}"
     )
     return _verdict(above == len(tasks), max(means[:2]) > means[2]), said
 
