@@ -135,14 +135,22 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     for ax, (name, (along, some)) in zip(axes, panels.items(), strict=True):
         some = sorted(some, key=lambda cell: cell[along])
         at = [cell[along] for cell in some]
-        ax.plot(at, [rates(found, **c)[0] for c in some], "o--", color="#0072B2", mfc="white")
+        mine = [rates(found, **cell)[0] for cell in some]
+        ax.plot(at, mine, "o--", color="#0072B2", mfc="white", label="rerun")
         if name != "level":
             known = [printed(cell) for cell in some]
-            ax.plot(at, [np.nan if p is None else p for p in known], "x:", color="#D55E00")
+            ax.plot(
+                at,
+                [np.nan if p is None else p for p in known],
+                "x:",
+                color="#D55E00",
+                label="printed",
+            )
         else:
             ax.axhline(ALPHA, color="#333333", lw=0.8, ls=":")
         ax.set_xscale("log")
         ax.set(xlabel=f"$N_{{{along}}}$", title=name.strip(), ylim=(-0.05, 1.05))
+    axes[0].legend(frameon=False)
     save(figure, path)
 
 
