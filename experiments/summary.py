@@ -315,25 +315,32 @@ def _cells(found: Rows, methods: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 def _agreement(samples: Rows, fig2: Rows, retrained: Rows) -> str:
     """How many informative cells agree, and how far rates are from printed ones."""
-    lines = []
+    lines, counted = [], []
     for name, found in _places(samples, fig2, retrained):
         each = {method: list(_judged(found, (method,))) for method in (ORACLE, L, NF)}
-        for method, cells in [*each.items(), ("all", [c for some in each.values() for c in some])]:
-            if not cells:
-                continue
-            judged = [a for a, *_ in cells if a is not None]
-            far = np.mean([abs(rate - printed) for _, rate, printed in cells])
-            share = f"{100 * sum(judged) / len(judged):.0f} %" if judged else "-"
-            counts = [str(len(cells)), str(len(judged)), str(sum(judged)), share]
-            lines.append([f"{name}, {method.removeprefix('published ')}", *counts, f"{far:.2f}"])
+        every = [cell for some in each.values() for cell in some]
+        for method, cells in [*each.items(), ("all", every)]:
+            if cells:
+                lines.append([f"{name}, {method.removeprefix('published ')}", *_counts(cells)])
+        judged = [a for a, *_ in every if a is not None]
+        if judged:
+            counted.append(f"{sum(judged)} of {len(judged)} on {name}")
     head = ["informative cells", "cells", "judged", "agree", "share", "mean absolute difference"]
-    return markdown(head, lines)
+    return f"{markdown(head, lines)}\n**Of judged cells agree: {', '.join(counted)}.**\n"
+
+
+def _counts(cells: list[tuple[bool | None, float, float]]) -> list[str]:
+    """How many cells there are, are judged and agree, and how far rates are from printed ones."""
+    judged = [a for a, *_ in cells if a is not None]
+    far = np.mean([abs(rate - printed) for _, rate, printed in cells])
+    share = f"{100 * sum(judged) / len(judged):.0f} %" if judged else "-"
+    return [str(len(cells)), str(len(judged)), str(sum(judged)), share, f"{far:.2f}"]
 
 
 def _places(samples: Rows, fig2: Rows, retrained: Rows) -> list[tuple[str, Rows]]:
     """Whose draws were tested, and what was found there."""
     flows = [("their samples", samples), ("zuko's flow", fig2)]
-    for number, name in enumerate(("sbi's flow", "another of sbi")):
+    for number, name in enumerate(("sbi's flow", "another of sbi's")):
         flows.append((name, [row for row in retrained if row["draw"] == number]))
     return flows
 
