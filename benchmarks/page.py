@@ -214,10 +214,10 @@ def memory(record: Record) -> str:
         if "gb" in f
     ]
     head = ("", "seconds", "of a processor", "load", "GB at most")
-    newer = {f["commit"][:7] for f in record["memory"].values() if "commit" in f}
+    commits = {f["commit"][:7] for f in record["memory"].values()}
     said = (
-        f"{_machine(record)} Cases with a load, of how many processes wanted the cores, are of "
-        f"commit {', '.join(sorted(newer))}."
+        f"{_machine(record)} The load is how many processes wanted the cores; cases are of commits "
+        f"{', '.join(sorted(commits))}."
     )
     return f"{said}\n\n" + table(head, rows)
 
