@@ -216,8 +216,8 @@ def memory(record: Record) -> str:
     head = ("", "seconds", "of a processor", "load", "GB at most")
     commits = {f["commit"][:7] for f in record["memory"].values()}
     said = (
-        f"{_machine(record)} The load is how many processes wanted the cores; cases are of commits "
-        f"{', '.join(sorted(commits))}."
+        f"{_machine(record)} The load is how many processes wanted the cores; cases are of "
+        f"commits {', '.join(sorted(commits))}."
     )
     return f"{said}\n\n" + table(head, rows)
 
