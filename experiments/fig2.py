@@ -23,6 +23,7 @@ __all__ = [
     "FIG2",
     "LIMIT",
     "beside",
+    "cells_of",
     "curves",
     "handles",
     "per_run",
@@ -137,6 +138,13 @@ def run(job: Job, context: Context) -> dict[str, Any]:
 
 def _chosen(found: list[dict[str, Any]], **chosen: Any) -> list[dict[str, Any]]:
     return [row for row in found if all(row[k] == v for k, v in chosen.items())]
+
+
+def cells_of(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The cells in which there are runs, by method, each once."""
+    names = ("task", "train", "cal", "right", "method")
+    each = dict.fromkeys(tuple(row[name] for name in names) for row in found)
+    return [dict(zip(names, values, strict=True)) for values in each]
 
 
 def per_run(found: list[dict[str, Any]], **chosen: Any) -> np.ndarray:

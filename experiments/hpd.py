@@ -20,14 +20,14 @@ from assay.diagnostics.local.levels import Levels
 from assay.tasks import task
 
 from .authors import printed_rate
-from .fig2 import ALPHA, FIXED_CAL, FIXED_TRAIN, N_CAL, N_TRAIN, rates, told
+from .fig2 import ALPHA, FIXED_CAL, FIXED_TRAIN, N_CAL, N_TRAIN, cells_of, rates, told
 from .flows import Flow
 from .local_hpd import nulls, published_statistic
 from .material import Recipe, flow
 from .pictures import save
 from .runs import Context, Experiment, Job
 
-__all__ = ["HPD", "METHOD", "cells", "printed"]
+__all__ = ["HPD", "METHOD", "printed"]
 
 METHOD = "published local HPD"
 BUDGETS: dict[str, dict[str, Any]] = {
@@ -99,13 +99,6 @@ def _plain(statistic: Any, pvalue: Any) -> dict[str, list[float]]:
     }
 
 
-def cells(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The cells in which there are runs."""
-    names = ("task", "train", "cal", "right", "method")
-    each = dict.fromkeys(tuple(row[name] for name in names) for row in found)
-    return [dict(zip(names, values, strict=True)) for values in each]
-
-
 def printed(cell: dict[str, Any]) -> float | None:
     """The printed power of a cell; None where q is right, since printed levels are of one null."""
     return None if cell["right"] else printed_rate({**cell, "method": "local HPD"})
@@ -114,7 +107,7 @@ def printed(cell: dict[str, Any]) -> float | None:
 def table(found: list[dict[str, Any]]) -> str:
     """Rates of all cells, beside the printed ones."""
     lines = []
-    for cell in cells(found):
+    for cell in cells_of(found):
         known = printed(cell)
         beside = "" if known is None else f"   printed {known:.3f}"
         kind = "level" if cell["right"] else "power"
@@ -125,7 +118,7 @@ def table(found: list[dict[str, Any]]) -> str:
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
     """Power against N_cal and N_train, and level against N_cal, with print."""
-    every = cells(found)
+    every = cells_of(found)
     panels = {
         "power": ("cal", [c for c in every if not c["right"] and c["train"] == FIXED_TRAIN]),
         "power ": ("train", [c for c in every if not c["right"] and c["cal"] == FIXED_CAL]),

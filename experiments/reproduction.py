@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from assay._core import atomic_write
 
 from . import fig1, fig3, fig6, hpd, latents, table1, table2, why
 from .authors import PAIRS, TRAINED, agree, printed_rate, printed_statistic, published_numbers
-from .fig2 import per_run, rates, relative
+from .fig2 import cells_of, per_run, rates, relative
 from .jansen_rit import NAMES as PARAMETERS
 from .methods import METHODS
 from .samples import SKLEARN
@@ -103,15 +104,10 @@ def _swept(found: Rows) -> Rows:
 
 def _agreement(found: Rows) -> str:
     """How many powers of the published column agree with the printed ones, and mean powers."""
-    names = ("task", "train", "cal", "right", "method")
-    cells = dict.fromkeys(
-        tuple(row[name] for name in names)
-        for row in found
-        if row["method"].startswith("published") and row["pvalue"] and not row["right"]
-    )
+    some = [r for r in found if r["method"].startswith("published")]
+    wrong = [r for r in some if r["pvalue"] and not r["right"]]
     groups: dict[str, list[tuple[bool | None, float, float]]] = {}
-    for values in cells:
-        cell = dict(zip(names, values, strict=True))
+    for cell in cells_of(wrong):
         printed = printed_rate(cell)
         if printed is not None:
             each = per_run(found, **cell)
@@ -140,11 +136,8 @@ def _relative(found: Rows) -> str:
 
 def _retrained(found: Rows) -> str:
     """Rates of informative cells on two flows of sbi, beside the printed ones."""
-    names = ("task", "train", "cal", "right", "method")
-    cells = dict.fromkeys(tuple(row[name] for name in names) for row in found)
     lines = []
-    for values in sorted(cells, key=lambda v: (v[0], v[4], v[1], v[2])):
-        cell = dict(zip(names, values, strict=True))
+    for cell in sorted(cells_of(found), key=itemgetter("task", "method", "train", "cal")):
         each = [_rate([r for r in found if r["draw"] == n], **cell) for n in (0, 1)]
         where = [cell["task"].replace("_", " "), cell["method"].removeprefix("published ")]
         lines.append([*where, str(cell["train"]), str(cell["cal"]), *each])
@@ -154,7 +147,7 @@ def _retrained(found: Rows) -> str:
 def _hpd(found: Rows) -> str:
     """Rates of local HPD as published, beside the printed ones where q is wrong."""
     lines = []
-    for cell in hpd.cells(found):
+    for cell in cells_of(found):
         printed = hpd.printed(cell)
         rate, _, _, runs = rates(found, **cell)
         beside = "" if printed is None else f" / {printed:.2f}"

@@ -19,7 +19,18 @@ from torch import Tensor
 from assay._core import stream
 
 from .authors import ORACLE, absent, informative, printed_rate
-from .fig2 import ASIDE, FIXED_CAL, FIXED_TRAIN, N_CAL, N_TRAIN, TASKS, beside, rates, told
+from .fig2 import (
+    ASIDE,
+    FIXED_CAL,
+    FIXED_TRAIN,
+    N_CAL,
+    N_TRAIN,
+    TASKS,
+    beside,
+    cells_of,
+    rates,
+    told,
+)
 from .material import Recipe, Setting, flow, train_flows
 from .methods import STACKED, several
 from .pictures import save
@@ -98,22 +109,19 @@ def run(job: Job, context: Context) -> dict[str, Any]:
 def table(found: list[dict[str, Any]]) -> str:
     """Rates of each cell and draw, beside the printed ones."""
     lines = []
-    names = ("task", "train", "cal", "right", "method", "draw")
-    for values in dict.fromkeys(tuple(row[name] for name in names) for row in found):
-        cell = dict(zip(names, values, strict=True))
-        where = f"{cell['method'].removeprefix('published ')}, {cell['task']}"
-        sizes = f"{cell['train']}, {cell['cal']}, flow {cell['draw']}"
-        lines.append(f"{where:36}{sizes:24}{told(*rates(found, **cell))}{beside(found, cell)}")
+    for number in dict.fromkeys(row["draw"] for row in found):
+        some = [row for row in found if row["draw"] == number]
+        for cell in cells_of(some):
+            where = f"{_label(cell)}, flow {number}"
+            lines.append(f"{where:60}{told(*rates(some, **cell))}{beside(some, cell)}")
     return "\n".join(lines)
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
     """Rates of both flows beside the printed one, cell by cell."""
-    names = ("task", "train", "cal", "right", "method")
-    each = list(dict.fromkeys(tuple(row[name] for name in names) for row in found))
-    figure, ax = plt.subplots(figsize=(7.4, 0.24 * len(each) + 1), layout="constrained")
-    for i, values in enumerate(each):
-        cell = dict(zip(names, values, strict=True))
+    every = cells_of(found)
+    figure, ax = plt.subplots(figsize=(7.4, 0.24 * len(every) + 1), layout="constrained")
+    for i, cell in enumerate(every):
         for number, marker in enumerate("os"):
             rate, low, high, runs = rates(found, **cell, draw=number)
             if runs:
@@ -121,14 +129,15 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
                 ax.plot([low, high], [at, at], color="#0072B2", lw=0.8)
                 ax.plot(rate, at, marker, color="#0072B2", mfc="white", ms=4)
         ax.plot(printed_rate(cell) or np.nan, i, "x", color="#D55E00", ms=5)
-    labels = [
-        f"{m.removeprefix('published ')}, {t.replace('_', ' ')}, {n}, {c}"
-        for t, n, c, _, m in each
-    ]
-    ax.set_yticks(range(len(each)), labels, fontsize=6)
+    ax.set_yticks(range(len(every)), [_label(cell) for cell in every], fontsize=6)
     ax.invert_yaxis()
     ax.set(xlabel="power; crosses: printed; circles and squares: two flows", xlim=(-0.03, 1.03))
     save(figure, path)
+
+
+def _label(cell: dict[str, Any]) -> str:
+    method, task = cell["method"].removeprefix("published "), cell["task"].replace("_", " ")
+    return f"{method}, {task}, {cell['train']}, {cell['cal']}"
 
 
 RETRAINED = Experiment(

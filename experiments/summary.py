@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import exceptions, fig1, fig3, fig6, hpd, latents, table1, table2
+from . import exceptions, fig1, fig3, fig6, latents, table1, table2
 from .authors import (
     PAIRS,
     RUNS,
@@ -19,7 +19,7 @@ from .authors import (
     printed_rate,
     published_numbers,
 )
-from .fig2 import ALPHA, ASIDE, per_run, rates
+from .fig2 import ALPHA, ASIDE, cells_of, per_run, rates
 from .jansen_rit import NAMES as PARAMETERS
 
 __all__ = ["SHORT", "Rows", "markdown", "power"]
@@ -180,7 +180,7 @@ def _above_hpd(found: Rows, again: Rows) -> Claim:
 
 def _rerun_hpd(found: Rows) -> str:
     """Mean powers of local HPD as published with all pairs, beside print over the same cells."""
-    cells = [c for c in hpd.cells(found) if not c["right"] and c["cal"] == MOST]
+    cells = [c for c in cells_of(found) if not c["right"] and c["cal"] == MOST]
     mean = np.mean([rates(found, **cell)[0] for cell in cells])
     printed = _printed([(c["task"], c["train"]) for c in cells], "local HPD")
     return f"{mean:.2f}, printed {printed:.2f}"
@@ -303,14 +303,8 @@ def _coverage(
 
 def _cells(found: Rows, methods: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Cells of Figures 2 and 5 in which q is wrong, by method."""
-    names = ("task", "train", "cal", "right", "method")
-    each = dict.fromkeys(
-        tuple(row[name] for name in names)
-        for row in found
-        if row["method"] in methods and row["pvalue"] and not row["right"]
-        if row["task"] != ASIDE
-    )
-    yield from (dict(zip(names, values, strict=True)) for values in each)
+    some = [r for r in found if r["method"] in methods and r["task"] != ASIDE]
+    yield from cells_of([r for r in some if r["pvalue"] and not r["right"]])
 
 
 def _agreement(samples: Rows, fig2: Rows, retrained: Rows) -> str:
