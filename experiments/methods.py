@@ -76,7 +76,8 @@ def published_lc2st_nf(
     for setting in settings:
         pairs = setting.latents.theta, setting.latents.x
         x_o = setting.x_o.to(setting.device)
-        trials.append(published.trial_of_lc2st_nf(pairs, x_o, nulls, setting.draws))
+        trial = published.trial_of_lc2st_nf(pairs, x_o, nulls, setting.draws, run=setting.run)
+        trials.append(trial)
     return [_published(*found) for found in _fitted(settings, trials, make)]
 
 

@@ -297,6 +297,7 @@ def trial_of_lc2st_nf(
     nulls: int = 100,
     draws: int = 10_000,
     part: range | None = None,
+    run: int = 0,
 ) -> Trial:
     """L-C2ST-NF in latents: statistics (o,) and nulls (o, h) of the single-class MSE.
 
@@ -309,6 +310,8 @@ def trial_of_lc2st_nf(
         nulls: Pairs of base draws.
         draws: Base draws at which a classifier is evaluated.
         part: Numbers of the nulls that are wanted; all if None.
+        run: The number of the run: class 0 of the data has base draws of its own in each, where
+            those of nulls and of the evaluation are the same in all.
     """
     z, x = pairs
     (n, m), most = z.shape, max(draws, len(z))
@@ -319,7 +322,7 @@ def trial_of_lc2st_nf(
         return torch.stack(each).to(z)
 
     # Row 0 is the data, trained on draws of a stream of its own.
-    base = drawn([nulls + 1, *part], most, "base")
+    base = drawn([nulls + 1 + run, *part], most, "base")
     truths = torch.cat([z[None], drawn(part, n, "class 1")])
     inputs = torch.cat([_with(base[:, :n], x), _with(truths, x)], 1)
     evaluated = torch.cat([drawn([nulls], most, "base"), base[1:]])[:, :draws]

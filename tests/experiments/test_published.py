@@ -19,6 +19,7 @@ from experiments.published import (
     together,
     trial_of_c2st,
     trial_of_lc2st,
+    trial_of_lc2st_nf,
 )
 
 
@@ -153,6 +154,17 @@ def test_latents(gaussian):
     statistic, null = lc2st_nf(Batched(20), (latents.theta, latents.x), latents.x[:2], 9, 200)
     assert null.shape == (2, 9)
     assert (pvalue(statistic, null) <= 0.12).all()
+
+
+def test_runs_share_base_draws_of_nulls_and_none_of_the_data(gaussian):
+    """As in the authors' code: one luck of class 0 for all runs would be no rate over runs."""
+    latents = gaussian(width=0.5).latents(100)
+    pairs = latents.theta, latents.x
+    one, other = (trial_of_lc2st_nf(pairs, latents.x[:2], 3, 50, run=run) for run in (0, 1))
+    assert torch.equal(one.inputs[1:], other.inputs[1:])
+    assert torch.equal(one.inputs[0, 100:], other.inputs[0, 100:])
+    drawn = [trial.inputs[0, :100, : latents.m] for trial in (one, other)]
+    assert (drawn[0] != drawn[1]).all()
 
 
 def test_the_published_pvalue_may_be_zero():

@@ -23,8 +23,11 @@ def test_cells_are_informative_and_the_cheapest_come_first(printed):
     # An oracle is dear, but for few pairs.
     assert max(c["cal"] for c in cells if c["method"] == "published C2ST") == 500
     jobs = retrained.jobs("paper")
-    assert sum(job["runs"] for job in jobs if job["draw"] == 1 and job["cal"] == 2000) == 2 * 5
-    assert {job["runs"] for job in jobs if job["cal"] >= 5000} == {1}
+    local = [job for job in jobs if job["method"] == "published L-C2ST" and job["cal"] == 500]
+    runs = [job["first"] + i for job in local for i in range(job["runs"])]
+    assert runs == list(range(16))
+    oracles = [job for job in jobs if job["method"] == "published C2ST" and job["cal"] == 100]
+    assert [(job["draw"], job["runs"]) for job in oracles] == [(i, 1) for i in range(5)]
 
 
 def test_a_job(printed, tmp_path):
