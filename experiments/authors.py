@@ -7,6 +7,7 @@ Their numbers and samples carry no licence and are not part of the project: expe
 import json
 import math
 import os
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ __all__ = [
     "FOLDER",
     "absent",
     "agree",
+    "agree_over_flows",
     "arrays",
     "informative",
     "printed_rate",
@@ -141,6 +143,46 @@ def agree(method: str, each: np.ndarray, printed: float) -> bool | None:
         two = max(two, float(each.var(ddof=1)) / runs)
         quantile = float(scipy.stats.t.ppf(0.975, runs - 1))
     return abs(one - other) <= quantile * math.sqrt(two + far)
+
+
+def agree_over_flows(method: str, flows: Sequence[np.ndarray], printed: float) -> bool | None:
+    """Whether a printed rate may be that of one more flow, trained as ours were.
+
+    The printed rate is that of one flow, so that the variance between flows enters the difference
+    once for it, and divided by their number for our mean. It is what the means of flows vary by,
+    less what runs on one flow do; both are estimated here, from few flows, and the interval has
+    the quantile of their number. Fewer than three are not judged.
+
+    Args:
+        method: The method.
+        flows: Rejection rates on each flow, one for each run; of an oracle there may be one run,
+            whose observations count, as in :func:`agree`.
+        printed: The printed rate.
+
+    Example:
+        >>> each = [np.array([0.0, 0.1]), np.array([0.9, 1.0]), np.array([0.4, 0.5])]
+        >>> agree_over_flows("published L-C2ST", each, 0.8)
+        True
+        >>> agree_over_flows("published L-C2ST", each[:1] * 3, 0.8)
+        False
+    """
+    if len(flows) < FEWEST:
+        return None
+    means, tests = np.array([one.mean() for one in flows]), OBSERVATIONS * sum(map(len, flows))
+    known = RUNS * (OBSERVATIONS if method == ORACLE else 1)
+    (one, floor), (other, far) = _variance(float(means.mean()), tests), _variance(printed, known)
+    between = float(means.var(ddof=1))
+    owed = max(0.0, between - float(np.mean([_of_runs(method, each) for each in flows])))
+    variance = max(floor, between / len(flows)) + owed + far
+    quantile = float(scipy.stats.t.ppf(0.975, len(flows) - 1))
+    return abs(one - other) <= quantile * math.sqrt(variance)
+
+
+def _of_runs(method: str, each: np.ndarray) -> float:
+    """The variance of a flow's mean rate that is owed to its runs."""
+    if method == ORACLE:
+        return _variance(float(each.mean()), OBSERVATIONS * len(each))[1]
+    return float(each.var(ddof=1)) / len(each) if len(each) > 1 else 0.0
 
 
 def _variance(rate: float, n: int) -> tuple[float, float]:

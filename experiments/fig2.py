@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from assay.tasks import BENCHMARK
 
-from .authors import agree, printed_rate, printed_statistic
+from .authors import agree, agree_over_flows, printed_rate, printed_statistic
 from .limit import tested
 from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS, ORACLES, STACKED, several
@@ -22,10 +22,12 @@ from .runs import Context, Experiment, Job
 __all__ = [
     "FIG2",
     "LIMIT",
+    "agreed",
     "beside",
     "cells_of",
     "curves",
     "handles",
+    "per_flow",
     "per_run",
     "rate",
     "rates",
@@ -153,6 +155,24 @@ def per_run(found: list[dict[str, Any]], **chosen: Any) -> np.ndarray:
     return np.array([np.mean(np.array(row["pvalue"]) <= ALPHA + 1e-9) for row in some])
 
 
+def per_flow(found: list[dict[str, Any]], **chosen: Any) -> list[np.ndarray]:
+    """The rejection rates of runs, by the flow that they were made on; empty if flows are one."""
+    some = _chosen(found, **chosen)
+    flows = sorted({row["draw"] for row in some if "draw" in row})
+    return [per_run(some, draw=flow) for flow in flows]
+
+
+def agreed(found: list[dict[str, Any]], cell: dict[str, Any]) -> bool | None:
+    """Whether a cell agrees with print, over runs or over flows; None if it is not judged."""
+    printed = printed_rate(cell)
+    if printed is None:
+        return None
+    flows = per_flow(found, **cell)
+    if flows:
+        return agree_over_flows(cell["method"], flows, printed)
+    return agree(cell["method"], per_run(found, **cell), printed)
+
+
 def rates(found: list[dict[str, Any]], **chosen: Any) -> tuple[float, float, float, int]:
     """The rejection rate, its 95 % interval over runs, and their number.
 
@@ -206,7 +226,7 @@ def beside(found: list[dict[str, Any]], cell: dict[str, Any]) -> str:
     if printed is None:
         return ""
     judged = cell["method"].startswith("published") and not cell["right"]
-    same = agree(cell["method"], per_run(found, **cell), printed) if judged else None
+    same = agreed(found, cell) if judged else None
     return f"   printed {printed:.3f}{', differs' if same is False else ''}"
 
 

@@ -21,8 +21,8 @@ import numpy as np
 from assay._core import atomic_write
 
 from . import fig1, fig3, fig6, hpd, latents, table1, table2, why
-from .authors import PAIRS, TRAINED, agree, printed_rate, printed_statistic, published_numbers
-from .fig2 import cells_of, per_run, rates, relative
+from .authors import PAIRS, TRAINED, printed_rate, printed_statistic, published_numbers
+from .fig2 import agreed, cells_of, per_flow, per_run, rates, relative
 from .jansen_rit import NAMES as PARAMETERS
 from .methods import METHODS
 from .samples import SKLEARN
@@ -63,7 +63,7 @@ def _rate(found: Rows, **cell: Any) -> str:
         return f"{rate:.2f} ({runs})"
     # Printed levels are of other data, and local HPD in print is another test.
     judged = cell["method"].startswith("published") and not cell["right"]
-    differs = judged and agree(cell["method"], per_run(found, **cell), printed) is False
+    differs = judged and agreed(found, cell) is False
     return f"{rate:.2f} ({runs}) / {printed:.2f}{' †' if differs else ''}"
 
 
@@ -110,9 +110,8 @@ def _agreement(found: Rows) -> str:
     for cell in cells_of(wrong):
         printed = printed_rate(cell)
         if printed is not None:
-            each = per_run(found, **cell)
-            agreed = agree(cell["method"], each, printed)
-            groups.setdefault(cell["method"], []).append((agreed, float(each.mean()), printed))
+            mean = float(per_run(found, **cell).mean())
+            groups.setdefault(cell["method"], []).append((agreed(found, cell), mean, printed))
     lines = [[method, *_compared(some)] for method, some in groups.items()]
     lines.append(["all", *_compared([cell for some in groups.values() for cell in some])])
     head = ["power as published", "cells", "of which judged", "that agree", "mean", "printed"]
@@ -120,8 +119,8 @@ def _agreement(found: Rows) -> str:
 
 
 def _compared(cells: list[tuple[bool | None, float, float]]) -> list[str]:
-    agreed, ours, theirs = zip(*cells, strict=True)
-    judged = [one for one in agreed if one is not None]
+    same, ours, theirs = zip(*cells, strict=True)
+    judged = [one for one in same if one is not None]
     counts = len(cells), len(judged), sum(judged)
     return [*map(str, counts), f"{np.mean(ours):.3f}", f"{np.mean(theirs):.3f}"]
 
@@ -135,13 +134,13 @@ def _relative(found: Rows) -> str:
 
 
 def _retrained(found: Rows) -> str:
-    """Rates of informative cells on two flows of sbi, beside the printed ones."""
+    """Rates of informative cells on flows of sbi, beside the printed ones; and by flow."""
     lines = []
     for cell in sorted(cells_of(found), key=itemgetter("task", "method", "train", "cal")):
-        each = [_rate([r for r in found if r["draw"] == n], **cell) for n in (0, 1)]
         where = [cell["task"].replace("_", " "), cell["method"].removeprefix("published ")]
-        lines.append([*where, str(cell["train"]), str(cell["cal"]), *each])
-    return markdown(["task", "rerun", "N_train", "N_cal", "first flow", "second flow"], lines)
+        flows = ", ".join(f"{each.mean():.2f}" for each in per_flow(found, **cell))
+        lines.append([*where, str(cell["train"]), str(cell["cal"]), _rate(found, **cell), flows])
+    return markdown(["task", "rerun", "N_train", "N_cal", "all flows", "each flow"], lines)
 
 
 def _hpd(found: Rows) -> str:

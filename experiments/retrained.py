@@ -14,6 +14,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.lines import Line2D
 from torch import Tensor
 
 from assay._core import stream
@@ -28,6 +29,7 @@ from .fig2 import (
     TASKS,
     beside,
     cells_of,
+    per_flow,
     rates,
     told,
 )
@@ -112,32 +114,44 @@ def run(job: Job, context: Context) -> dict[str, Any]:
 
 
 def table(found: list[dict[str, Any]]) -> str:
-    """Rates of each cell and draw, beside the printed ones."""
+    """Rates of each cell over all flows and on each, beside the printed ones."""
     lines = []
-    for number in dict.fromkeys(row["draw"] for row in found):
-        some = [row for row in found if row["draw"] == number]
-        for cell in cells_of(some):
-            where = f"{_label(cell)}, flow {number}"
-            lines.append(f"{where:60}{told(*rates(some, **cell))}{beside(some, cell)}")
+    for cell in cells_of(found):
+        flows = " ".join(f"{each.mean():.2f}" for each in per_flow(found, **cell))
+        whole = f"{told(*rates(found, **cell))}{beside(found, cell)}"
+        lines.append(f"{_label(cell):52}{whole}   by flow: {flows}")
     return "\n".join(lines)
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """Rates of both flows beside the printed one, cell by cell."""
+    """Rates of all flows, their mean and the printed one, cell by cell."""
     every = cells_of(found)
-    figure, ax = plt.subplots(figsize=(7.4, 0.24 * len(every) + 1), layout="constrained")
+    figure, ax = plt.subplots(figsize=(7.4, 0.2 * len(every) + 1.1), layout="constrained")
     for i, cell in enumerate(every):
-        for number, marker in enumerate("os"):
-            rate, low, high, runs = rates(found, **cell, draw=number)
-            if runs:
-                at = i + 0.15 * (2 * number - 1)
-                ax.plot([low, high], [at, at], color="#0072B2", lw=0.8)
-                ax.plot(rate, at, marker, color="#0072B2", mfc="white", ms=4)
-        ax.plot(printed_rate(cell) or np.nan, i, "x", color="#D55E00", ms=5)
-    ax.set_yticks(range(len(every)), [_label(cell) for cell in every], fontsize=6)
-    ax.invert_yaxis()
-    ax.set(xlabel="power; crosses: printed; circles and squares: two flows", xlim=(-0.03, 1.03))
+        flows = [each.mean() for each in per_flow(found, **cell)]
+        printed = printed_rate(cell)
+        # Flows with one rate are drawn side by side.
+        place = [flows[:j].count(rate) for j, rate in enumerate(flows)]
+        at = [rate + 0.006 * k for rate, k in zip(flows, place, strict=True)]
+        ax.plot(at, [i] * len(at), "o", color="#0072B2", ms=3.5, mfc="white", alpha=0.8)
+        ax.plot(np.mean(flows), i, "|", color="#0072B2", ms=11, mew=2)
+        ax.plot(np.nan if printed is None else printed, i, "x", color="#D55E00", ms=6, mew=1.6)
+    ax.set_yticks(range(len(every)), [_label(cell) for cell in every], fontsize=7)
+    ax.set_ylim(len(every) - 0.4, -0.6)
+    ax.grid(axis="y", color="#eeeeee", lw=0.8)
+    ax.set_axisbelow(True)
+    ax.set(xlabel="power", xlim=(-0.03, 1.06))
+    figure.legend(handles=_handles(), loc="outside upper center", ncols=3, frameon=False)
     save(figure, path)
+
+
+def _handles() -> list[Line2D]:
+    looks: dict[str, dict[str, Any]] = {
+        "one flow": {"marker": "o", "color": "#0072B2", "mfc": "white", "ms": 3.5},
+        "mean of flows": {"marker": "|", "color": "#0072B2", "ms": 11, "mew": 2},
+        "printed": {"marker": "x", "color": "#D55E00", "ms": 6, "mew": 1.6},
+    }
+    return [Line2D([], [], ls="", label=name, **look) for name, look in looks.items()]
 
 
 def _label(cell: dict[str, Any]) -> str:
@@ -147,7 +161,7 @@ def _label(cell: dict[str, Any]) -> str:
 
 RETRAINED = Experiment(
     name="retrained",
-    about="Informative cells of Figures 2 and 5 on two flows of the paper's kind.",
+    about="Informative cells of Figures 2 and 5 on several flows of the paper's kind.",
     jobs=jobs,
     run=run,
     table=table,

@@ -35,7 +35,7 @@ def test_a_job(printed, tmp_path):
     found = RETRAINED.run(job, context=Context(tmp_path))
     assert len(found["each"][0]["pvalue"]) == 10
     rows = [{**job, **row} for row in found["each"]]
-    assert "two moons, 200, 100, flow 0" in RETRAINED.table(rows)
+    assert "two moons, 200, 100 " in RETRAINED.table(rows)
     RETRAINED.draw(rows, tmp_path / "cells.png")
     assert (tmp_path / "cells.pdf").exists()
 
