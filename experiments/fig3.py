@@ -22,6 +22,7 @@ from assay.samples.neighbourhoods import Nearest
 from . import published
 from .authors import published_numbers
 from .jansen_rit import GAINS, NAMES, SEED, Setting, at, observed
+from .networks import Batched, two_layers
 from .pictures import save
 from .runs import Context, Experiment, Job
 
@@ -113,7 +114,7 @@ def _distances(curves: np.ndarray, levels: np.ndarray) -> np.ndarray:
 def as_published(setting: Setting, job: Job) -> Found:
     """L-C2ST-NF as published, with p = #/H."""
     latents, x_o = setting.latents, observed(job["gains"]).x.to(setting.context.device)
-    pairs, classifier = (latents.theta, latents.x), published.Batched(10 * latents.m)
+    pairs, classifier = (latents.theta, latents.x), Batched(two_layers(latents.m))
     found = published.lc2st_nf(classifier, pairs, x_o, job["nulls"], job["draws"])
     return summed(*(part.cpu().numpy() for part in (*found, published.pvalue(*found))))
 

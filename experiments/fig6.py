@@ -35,8 +35,9 @@ from .jansen_rit import file_name
 from .limit import bayes
 from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS
+from .networks import Batched, two_layers
 from .pictures import save
-from .published import Batched
+from .published import together, trial_of_c2st
 from .runs import Context, Experiment, Job
 
 __all__ = ["FIG6", "Elsewhere", "alike", "correlation", "stacked"]
@@ -149,14 +150,13 @@ def _exact(name: str, kind: str, count: int, n: int, i: int) -> np.ndarray:
 def stacked(setting: Setting) -> list[float]:
     """The published oracle at all observations, whose classifiers are trained in one stack."""
     n, device = setting.pairs, setting.device
-    draws = setting.q(2 * n).to(device), torch.stack(setting.exact(2 * n)).to(device)
-    train, judge = (
-        torch.cat(part, 1) for part in zip(*(d.split(n, 1) for d in draws), strict=True)
-    )
-    labels = (torch.arange(2 * n, device=device) >= n).long().expand(len(train), -1)
-    fitted = Batched(10 * setting.task.m).fit(train, labels)
-    d = torch.stack([one(rows) for one, rows in zip(fitted, judge, strict=True)])
-    return [float(f"{v:.6g}") for v in (d - 0.5).square().mean(1)]
+    pairs = zip(setting.q(2 * n), setting.exact(2 * n), strict=True)
+    trials = [
+        trial_of_c2st((wrong.to(device), right.to(device)), n, 0, (setting.run, o))
+        for o, (wrong, right) in enumerate(pairs)
+    ]
+    found = together(Batched(two_layers(setting.task.m)), trials)
+    return [float(f"{mse:.6g}") for mse, *_ in found]
 
 
 STATISTICS: dict[str, Callable[[Setting], list[float]]] = {

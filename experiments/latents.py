@@ -26,6 +26,7 @@ from . import published
 from .authors import absent, arrays
 from .fig3 import NEAR, Found, asked, summed, u_shape
 from .jansen_rit import GAINS, NAMES, SEED
+from .networks import Batched, Sklearn, two_layers
 from .pictures import colour_bar, save, triangle
 from .runs import Context, Experiment, Job
 
@@ -100,12 +101,12 @@ def run(job: Job, context: Context) -> Found:
 def _published(job: Job, pairs: tuple[Tensor, Tensor], x_o: Tensor, device: str) -> dict[str, Any]:
     """The statistics, and those of some of the nulls; scikit-learn is too slow for nulls."""
     sample, at = (pairs[0].to(device), pairs[1].to(device)), x_o.to(device)
-    first, width = job.get("part", 0), 10 * pairs[0].shape[1]
+    first, network = job.get("part", 0), two_layers(pairs[0].shape[1])
     part = range(first, min(first + BLOCK, job["nulls"]))
     trial = published.trial_of_lc2st_nf(sample, at, job["nulls"], job["draws"], part)
     copies = slice(None) if "part" in job else slice(1)
-    kind = published.Batched if "part" in job else published.Sklearn
-    fitted = kind(width).fit(trial.inputs[copies], trial.labels[copies])
+    kind = Batched if "part" in job else Sklearn
+    fitted = kind(network).fit(*(rows[copies] for rows in trial.rows))
     statistic, null = trial.judge(fitted)
     return {"statistic": _numbers(statistic), "null": [_numbers(row) for row in null]}
 

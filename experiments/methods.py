@@ -20,7 +20,8 @@ from assay.samples.neighbourhoods import Nearest, Smooth
 
 from . import published
 from .material import Setting
-from .published import Batched, Sklearn, Trial, together
+from .networks import Batched, Network, Sklearn, two_layers
+from .published import Trial, together
 
 __all__ = ["METHODS", "ORACLES", "STACKED", "Found", "published_lc2st", "several"]
 
@@ -46,12 +47,12 @@ def _published(statistic: torch.Tensor, null: torch.Tensor) -> Found:
     return _plain(statistic.cpu(), published.pvalue(statistic, null).cpu())
 
 
-# A network with so many units in a layer.
-Make = Callable[[int], Batched | Sklearn]
+# How a network is trained.
+Make = Callable[[Network], Batched | Sklearn]
 
 
 def _fitted(settings: Sequence[Setting], trials: list[Trial], make: Make = Batched) -> list[Any]:
-    return together(make(10 * settings[0].task.m), trials)
+    return together(make(two_layers(settings[0].task.m)), trials)
 
 
 def published_lc2st(
@@ -64,7 +65,8 @@ def published_lc2st(
         assert sets.theta_q is not None
         there = setting.x_o.to(device), setting.theta_o.to(device)
         pairs = sets.theta, sets.x, sets.theta_q[:, 0]
-        trials.append(published.trial_of_lc2st(pairs, there, nulls, free=free))
+        trial = published.trial_of_lc2st(pairs, there, nulls, free=free, run=setting.run)
+        trials.append(trial)
     return [_published(*found) for found in _fitted(settings, trials, make)]
 
 
@@ -86,9 +88,9 @@ def published_c2st(settings: Sequence[Setting], nulls: int) -> list[Found]:
     trials = []
     for setting in settings:
         n, device = setting.pairs + setting.draws, setting.device
-        for wrong, right in zip(setting.q(n), setting.exact(n), strict=True):
-            samples = wrong.to(device), right.to(device)
-            trials.append(published.trial_of_c2st(samples, setting.pairs, nulls))
+        for o, (wrong, right) in enumerate(zip(setting.q(n), setting.exact(n), strict=True)):
+            samples, key = (wrong.to(device), right.to(device)), (setting.run, o)
+            trials.append(published.trial_of_c2st(samples, setting.pairs, nulls, key))
     found = _fitted(settings, trials)
     mse, null = (torch.stack([f[i] for f in found]) for i in (0, 1))
     count = len(found) // len(settings)

@@ -33,6 +33,7 @@ from .authors import published_numbers
 from .local_hpd import curves
 from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS
+from .networks import Batched, Fitted, Sklearn, two_layers
 from .runs import Context, Experiment, Job
 
 __all__ = ["TABLE1", "TESTS", "Alone", "Ready", "medians"]
@@ -117,9 +118,9 @@ class Alone:
         classifier: The classifier.
     """
 
-    classifier: published.Batched | published.Sklearn
+    classifier: Batched | Sklearn
 
-    def fit(self, inputs: Tensor, labels: Tensor) -> published.Fitted:
+    def fit(self, inputs: Tensor, labels: Tensor) -> Fitted:
         """Fits the first of the copies (h, n, p)."""
         return self.classifier.fit(inputs[:1], labels[:1])
 
@@ -173,8 +174,8 @@ def _ours(name: str) -> Times:
 
 
 def _batched(test: Test) -> Times:
-    def classifier(setting: Ready) -> published.Batched:
-        return published.Batched(10 * setting.task.m)
+    def classifier(setting: Ready) -> Batched:
+        return Batched(two_layers(setting.task.m))
 
     return _timed(
         lambda setting: test(setting, Alone(classifier(setting)), 1),
@@ -184,7 +185,7 @@ def _batched(test: Test) -> Times:
 
 def _sklearn(test: Test) -> Times:
     return _extrapolated(
-        lambda setting: test(setting, Alone(published.Sklearn(10 * setting.task.m)), 1)
+        lambda setting: test(setting, Alone(Sklearn(two_layers(setting.task.m))), 1)
     )
 
 

@@ -13,7 +13,8 @@ from .test_samples import folder  # noqa: F401
 
 
 def test_starts_differ_and_come_back(folder, tmp_path):  # noqa: F811
-    jobs = [job for job in exceptions.jobs("ci") if job["method"] == "published L-C2ST-NF"]
+    jobs = [job for job in exceptions.jobs("ci") if job.get("state") is not None]
+    jobs = [job for job in jobs if job["method"] == "published L-C2ST-NF"]
     one, other, again = (
         EXCEPTIONS.run(job, context=Context(tmp_path)) for job in (*jobs, jobs[0])
     )

@@ -17,7 +17,8 @@ from experiments.fig6 import (
     table,
 )
 from experiments.material import Recipe, flow
-from experiments.published import Batched, c2st
+from experiments.networks import Batched, two_layers
+from experiments.published import together, trial_of_c2st
 from experiments.runs import Context, conduct
 
 
@@ -72,7 +73,11 @@ def test_posteriors_are_those_at_the_observations(setting):
 def test_the_stack_is_the_published_oracle(setting):
     """All observations at once: what the published test finds at each by itself."""
     q, exact = setting.q(200), setting.exact(200)
-    alone = [c2st(Batched(20), pair, 100, 0)[0] for pair in zip(q, exact, strict=True)]
+    network = Batched(two_layers(2))
+    alone = [
+        together(network, [trial_of_c2st(pair, 100, 0, (setting.run, o))])[0][0]
+        for o, pair in enumerate(zip(q, exact, strict=True))
+    ]
     np.testing.assert_allclose(stacked(setting), alone, rtol=0.02, atol=1e-5)
 
 

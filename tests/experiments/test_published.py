@@ -1,17 +1,10 @@
-"""The batched re-creation agrees with scikit-learn's classifier."""
-
-import math
+"""Trials of the published tests: what is shuffled, permuted and drawn."""
 
 import numpy as np
 import pytest
 import torch
+from experiments.networks import Batched, two_layers
 from experiments.published import (
-    Batched,
-    Sklearn,
-    _gradients,
-    _logits,
-    _Training,
-    _views,
     c2st,
     lc2st,
     lc2st_nf,
@@ -30,98 +23,23 @@ def pairs(n=400, shift=0.0, seed=0):
     return theta, x, x / 2 + shift + 0.7 * z
 
 
-def test_gradients_are_those_of_the_loss():
-    generator = torch.Generator().manual_seed(0)
-    shapes = ((3, 4), (1, 4), (4, 5), (1, 5), (5, 1), (1, 1))
-    weights = [torch.randn(2, *s, generator=generator, dtype=torch.double) for s in shapes]
-    inputs = torch.randn(2, 7, 3, generator=generator, dtype=torch.double)
-    labels = (torch.rand(2, 7, generator=generator) > 0.5).double()
-    for w in weights:
-        w.requires_grad_(True)
-    loss = torch.nn.functional.binary_cross_entropy_with_logits(
-        _logits(weights, inputs), labels, reduction="none"
-    ).mean()
-    expected = torch.autograd.grad(2 * loss, weights)
-    for found, right in zip(_gradients(weights, inputs, labels), expected, strict=True):
-        torch.testing.assert_close(found, right)
-
-
-def test_steps_are_those_of_adam():
-    """With scikit-learn's place of epsilon, and its penalty of matrices over the rows."""
-    generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(1, 40, 3, generator=generator, dtype=torch.double)
-    labels = (torch.rand(1, 40, generator=generator) > 0.5).double()
-    run = _Training.of(1, (3, 6, 6, 1), inputs, generator)
-    weights = [w.clone().requires_grad_(True) for w in _views(run.flat, run.shapes)]
-    first, second = ([torch.zeros_like(w) for w in weights] for _ in range(2))
-    for t, start in enumerate((0, 20, 0), 1):
-        rows = torch.arange(start, start + 20)
-        logits = _logits(weights, inputs[:, rows])
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels[:, rows])
-        loss = loss + sum(1e-4 / 40 * w.square().sum() for w in weights[::2])
-        rate = 1e-3 * math.sqrt(1 - 0.999**t) / (1 - 0.9**t)
-        for i, g in enumerate(torch.autograd.grad(loss, weights)):
-            first[i] = 0.9 * first[i] + 0.1 * g
-            second[i] = 0.999 * second[i] + 0.001 * g**2
-            with torch.no_grad():
-                weights[i] -= rate * first[i] / (second[i].sqrt() + 1e-8)
-        run.step(inputs, labels, rows)
-    for found, right in zip(_views(run.flat, run.shapes), weights, strict=True):
-        torch.testing.assert_close(found, right.detach(), rtol=1e-5, atol=1e-7)
-
-
-def test_copies_do_not_see_each_other():
-    """Each stops by itself: alone or among others, its weights are the same."""
-    theta, x, theta_q = pairs()
-    rows = torch.cat([torch.cat([theta_q, x], 1), torch.cat([theta, x], 1)])
-    orders = torch.stack(
-        [torch.randperm(800, generator=torch.Generator().manual_seed(i)) for i in range(3)]
-    )
-    labels = (torch.arange(800) >= 400).long().expand(3, -1)
-    at = rows[:50]
-    among = Batched(20).fit(rows[orders], labels)[1](at)
-    alone = Batched(20).fit(rows[orders][1:2], labels[1:2])[0](at)
-    torch.testing.assert_close(among, alone, rtol=1e-3, atol=1e-4)
-
-
 def test_trials_do_not_see_each_other():
     """Fitted in one stack or alone, a test finds the same."""
     samples = [pairs(shift=shift, seed=seed) for seed, shift in enumerate((0.0, 0.5))]
     there = torch.zeros(2, 2), torch.randn(2, 30, 2, generator=torch.Generator().manual_seed(9))
-    both = together(Batched(20), [trial_of_lc2st(sample, there, 3) for sample in samples])
+    both = together(
+        Batched(two_layers(2)), [trial_of_lc2st(sample, there, 3) for sample in samples]
+    )
     for sample, (statistic, null) in zip(samples, both, strict=True):
-        alone = lc2st(Batched(20), sample, there, 3)
+        alone = lc2st(Batched(two_layers(2)), sample, there, 3)
         torch.testing.assert_close((statistic, null), alone, rtol=1e-3, atol=1e-5)
     assert not torch.allclose(both[0][0], both[1][0], rtol=1e-2)
-
-
-@pytest.mark.slow
-def test_agreement_with_scikit_learn(gaussian):
-    """Over six random states, on which both depend more than on anything else.
-
-    Means of the statistic within a third, of nulls within a factor of two and a half.
-    """
-    latents = gaussian(width=0.5).latents(1000)
-    found = {
-        kind: [
-            [
-                float(part.mean())
-                for part in lc2st_nf(kind(20, state), sample, latents.x[:2], 5, 500)
-            ]
-            for state in range(6)
-        ]
-        for kind in (Batched, Sklearn)
-        for sample in [(latents.theta, latents.x)]
-    }
-    ours, theirs = (np.mean(rows, axis=0) for rows in found.values())
-    assert ours[0] == pytest.approx(theirs[0], rel=0.35)
-    assert 0.4 < ours[1] / theirs[1] < 2.5
 
 
 def test_the_oracle_sees_a_shift():
     generator = torch.Generator().manual_seed(0)
     q, p = torch.randn(2, 600, 2, generator=generator)
-    mse, null, accuracy, null_accuracy = c2st(Batched(20), (q, p + 1.0), 300, 19)
+    mse, null, accuracy, null_accuracy = c2st(Batched(two_layers(2)), (q, p + 1.0), 300, 19)
     assert mse > null.max()
     assert accuracy > null_accuracy.max()
     assert 0.5 < accuracy < 0.95
@@ -151,7 +69,9 @@ def test_the_oracle_is_judged_on_draws_it_was_not_trained_on(n):
 
 def test_latents(gaussian):
     latents = gaussian(width=0.5).latents(1000)
-    statistic, null = lc2st_nf(Batched(20), (latents.theta, latents.x), latents.x[:2], 9, 200)
+    statistic, null = lc2st_nf(
+        Batched(two_layers(2)), (latents.theta, latents.x), latents.x[:2], 9, 200
+    )
     assert null.shape == (2, 9)
     assert (pvalue(statistic, null) <= 0.12).all()
 
@@ -165,6 +85,20 @@ def test_runs_share_base_draws_of_nulls_and_none_of_the_data(gaussian):
     assert torch.equal(one.inputs[0, 100:], other.inputs[0, 100:])
     drawn = [trial.inputs[0, :100, : latents.m] for trial in (one, other)]
     assert (drawn[0] != drawn[1]).all()
+
+
+def test_each_copy_of_each_run_is_shuffled_in_its_own_way(gaussian):
+    """Rows stay with their labels, and the data are the same whatever the order."""
+    latents = gaussian(width=0.5).latents(60)
+    pairs = latents.theta, latents.x
+    one, other = (trial_of_lc2st_nf(pairs, latents.x[:2], 3, 50, run=run) for run in (0, 1))
+    orders = torch.cat([one.shuffles, other.shuffles])
+    assert len({tuple(order.tolist()) for order in orders}) == 8
+    inputs, labels = one.rows
+    for rows, truth, sorted_rows in zip(inputs, labels, one.inputs, strict=True):
+        for label, part in enumerate(sorted_rows.split(60)):
+            found = rows[truth == label]
+            assert {tuple(r.tolist()) for r in found} == {tuple(r.tolist()) for r in part}
 
 
 def test_the_published_pvalue_may_be_zero():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from experiments.material import Recipe, flow
 from experiments.methods import METHODS
-from experiments.published import Batched
+from experiments.networks import Batched, two_layers
 from experiments.runs import Context, conduct
 from experiments.table1 import TABLE1, TESTS, Alone, Ready, jobs, medians, table
 
@@ -57,8 +57,8 @@ def test_the_data_alone():
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(3, 200, 2, generator=generator)
     labels = (torch.arange(200) >= 100).long().expand(3, -1)
-    (found,) = Alone(Batched(10)).fit(inputs, labels)
-    expected = Batched(10).fit(inputs, labels)[0]
+    (found,) = Alone(Batched(two_layers(1))).fit(inputs, labels)
+    expected = Batched(two_layers(1)).fit(inputs, labels)[0]
     at = inputs[0]
     torch.testing.assert_close(found(at), expected(at), rtol=1e-3, atol=1e-4)
 
