@@ -15,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from experiments.local_hpd import curves, nulls
+from experiments.networks import LEVELS, Sklearn
 
 import assay
 from assay._core import stream
@@ -47,7 +48,7 @@ def published(n: int, refits: int) -> float:
     x = levels(n).x.numpy()
     start = time.perf_counter()
     for u in nulls(n, refits, 0):
-        curves(u, x, x[:1], PUBLISHED)
+        curves([u], x, x[:1], [PUBLISHED], Sklearn(LEVELS))
     return (time.perf_counter() - start) / refits
 
 

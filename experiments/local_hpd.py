@@ -9,87 +9,30 @@ and its null is what the same networks find where levels are uniform, with the s
 levels and H nulls costs (H + 1) g fits; :func:`assay.lhpd` asks the same without any.
 
 In the published code the grid ends just below the largest level, so that it differs between data
-and nulls (:func:`published_statistic`). In :func:`local_hpd` it is one and the same for all, and
-the p-value counts the data among the nulls.
+and nulls.
 
 References: Zhao, Dalmasso, Izbicki and Lee 2021, *Diagnostics for Conditional Density Models and
 Bayesian Inference Algorithms*; Linhart et al. 2023 for the network.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from sklearn.neural_network import MLPClassifier
 
-from assay.diagnostics.local.levels import Levels
+from .networks import LEVELS, Batched, Sklearn
 
-__all__ = [
-    "ALPHAS",
-    "LocalHPD",
-    "curves",
-    "local_hpd",
-    "network",
-    "nulls",
-    "published_statistic",
-]
+__all__ = ["curves", "grid", "nulls", "published_statistics"]
 
 Array = NDArray[np.float64]
-# The published grid has eleven levels from 0 to 1; at its ends there is nothing to tell.
-ALPHAS = tuple(0.1 * i for i in range(1, 10))
+# How many levels the published grid has.
+COUNT = 11
 
 
-def network() -> Any:
-    """The published classifier: one hidden layer of a hundred units, without penalty."""
-    return MLPClassifier(alpha=0, max_iter=25_000, random_state=0)
-
-
-@dataclass(frozen=True, eq=False)
-class LocalHPD:
-    """What was found at o observations.
-
-    Args:
-        statistic: Mean squared distances of curves from the diagonal, (o,).
-        null: The same of the nulls, (o, H).
-        curves: Estimates of P(u <= alpha) of the data, (o, g).
-    """
-
-    statistic: Array
-    null: Array
-    curves: Array
-
-    @property
-    def pvalue(self) -> Array:
-        """P-values (o,), which are never zero."""
-        larger = (self.null >= self.statistic[:, None]).sum(1)
-        return np.asarray((1 + larger) / (1 + self.null.shape[1]))
-
-
-def local_hpd(
-    levels: Levels,
-    x_o: Array,
-    n: int = 100,
-    alphas: tuple[float, ...] = ALPHAS,
-    make: Callable[[], Any] = network,
-    seed: int = 0,
-) -> LocalHPD:
-    """Tests local coverage at observations as published.
-
-    Args:
-        levels: HPD levels u (n, 1) and observations x (n, d).
-        x_o: The observations to test at, (o, d).
-        n: The number of nulls.
-        alphas: The levels at which curves are compared with the diagonal.
-        make: Makes a scikit-learn classifier.
-        seed: The seed of the nulls.
-    """
-    x, u = (part.cpu().double().numpy() for part in (levels.x, levels.u[:, 0]))
-    found = curves(u, x, x_o, alphas, make)
-    null = [curves(v, x, x_o, alphas, make) for v in nulls(len(u), n, seed)]
-    each = np.stack([_statistic(one, alphas) for one in (found, *null)], 1)
-    return LocalHPD(each[:, 0], each[:, 1:], found)
+def grid(u: Array) -> tuple[float, ...]:
+    """Levels from 0 to just below the largest of u (n,)."""
+    return tuple(map(float, np.linspace(0, u.max() - 0.001, COUNT)))
 
 
 def nulls(size: int, n: int, seed: int) -> Array:
@@ -98,28 +41,42 @@ def nulls(size: int, n: int, seed: int) -> Array:
 
 
 def curves(
-    u: Array, x: Array, x_o: Array, alphas: tuple[float, ...], make: Callable[[], Any] = network
+    u: Sequence[Array],
+    x: Array,
+    x_o: Array,
+    alphas: Sequence[Sequence[float]],
+    classifier: Batched | Sklearn = Batched(LEVELS),  # noqa: B008
 ) -> Array:
-    """Estimates (o, g) of P(u <= alpha | x_o), by a classifier for each alpha."""
-    return np.stack([_probability(u <= alpha, x, x_o, make()) for alpha in alphas], 1)
+    """Estimates (h, o, g) of P(u <= alpha | x_o), by a network for each alpha of each copy.
+
+    Where all levels lie below, or none does, there is nothing to learn.
+
+    Args:
+        u: Levels (n,) of each copy.
+        x: Observations (n, d), the same for all.
+        x_o: Observations (o, d) to ask at.
+        alphas: As many levels (g,) of each copy.
+        classifier: What is fitted.
+    """
+    below = np.stack([one <= a for one, some in zip(u, alphas, strict=True) for a in some])
+    found = np.repeat(below[:, :1].astype(float), len(x_o), 1)
+    both = np.flatnonzero(below.any(1) & ~below.all(1))
+    inputs = torch.as_tensor(x, dtype=torch.float32).expand(len(both), -1, -1)
+    at = torch.as_tensor(x_o, dtype=torch.float32)
+    fitted = classifier.fit(inputs, torch.from_numpy(below[both]).long())
+    for row, one in zip(both, fitted, strict=True):
+        found[row] = one(at).numpy()
+    return found.reshape(len(u), -1, len(x_o)).swapaxes(1, 2)
 
 
-def published_statistic(
-    u: Array, x: Array, x_o: Array, make: Callable[[], Any] = network
+def published_statistics(
+    u: Sequence[Array],
+    x: Array,
+    x_o: Array,
+    classifier: Batched | Sklearn = Batched(LEVELS),  # noqa: B008
 ) -> Array:
-    """Statistics (o,) with eleven levels from 0 to just below the largest of u (n,)."""
-    alphas = tuple(map(float, np.linspace(0, u.max() - 0.001, 11)))
-    return _statistic(curves(u, x, x_o, alphas, make), alphas)
-
-
-def _probability(below: NDArray[np.bool_], x: Array, x_o: Array, estimator: Any) -> Array:
-    """Probabilities (o,) of lying below; where all do, or none, there is nothing to learn."""
-    if below.all() or not below.any():
-        return np.full(len(x_o), float(below[0]))
-    found: Array = estimator.fit(x, below).predict_proba(x_o)[:, 1]
-    return found
-
-
-def _statistic(curve: Array, alphas: tuple[float, ...]) -> Array:
-    distance: Array = np.square(curve - np.asarray(alphas)).mean(1)
-    return distance
+    """Statistics (h, o) of copies with levels (n,) at observations x (n, d)."""
+    alphas = [grid(one) for one in u]
+    curve = curves(u, x, x_o, alphas, classifier)
+    statistic: Array = np.square(curve - np.array(alphas)[:, None]).mean(2)
+    return statistic

@@ -30,10 +30,10 @@ from assay.diagnostics.local.levels import Levels
 
 from . import published
 from .authors import published_numbers
-from .local_hpd import curves
+from .local_hpd import curves, grid
 from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS
-from .networks import Batched, Fitted, Sklearn, two_layers
+from .networks import LEVELS, Batched, Fitted, Sklearn, two_layers
 from .runs import Context, Experiment, Job
 
 __all__ = ["TABLE1", "TESTS", "Alone", "Ready", "medians"]
@@ -42,8 +42,6 @@ __all__ = ["TABLE1", "TESTS", "Alone", "Ready", "medians"]
 TRAINED = (100, 1000, 10_000, 100_000)
 # Pairs of a test that is made before the clock starts.
 WARM = 60
-# Levels of the published local HPD.
-LEVELS = 11
 Made = TypeVar("Made")
 
 
@@ -205,7 +203,7 @@ def _lhpd(setting: Ready, nulls: int) -> tuple[float, float]:
 def _level_networks(levels: Levels, x_o: Tensor) -> None:
     """One network for each level that has truths on both sides."""
     x, u = levels.x.cpu().numpy(), levels.u[:, 0].cpu().numpy()
-    curves(u, x, x_o.numpy(), tuple(np.linspace(0, u.max() - 0.001, LEVELS)))
+    curves([u], x, x_o.numpy(), [grid(u)], Sklearn(LEVELS))
 
 
 PUBLISHED = {"C2ST": _c2st, "L-C2ST": _lc2st, "L-C2ST-NF": _lc2st_nf}

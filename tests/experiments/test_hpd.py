@@ -1,11 +1,8 @@
 """Local HPD as published: every cell of a task, judged by nulls that are made once."""
 
-import numpy as np
 from experiments import hpd
 from experiments.hpd import HPD, METHOD
-from experiments.local_hpd import published_statistic
 from experiments.runs import Context
-from sklearn.linear_model import LogisticRegression
 
 
 def test_cells():
@@ -26,12 +23,3 @@ def test_a_job(tmp_path):
     assert "level at 0.05" in HPD.table(rows)
     HPD.draw(rows, tmp_path / "hpd.png")
     assert (tmp_path / "hpd.pdf").exists()
-
-
-def test_the_grid_ends_below_the_largest_level():
-    """Uniform levels up to 1/2 lie on the grid of eleven levels, and are told as such."""
-    x = np.random.default_rng(0).normal(size=(2000, 1))
-    u = np.linspace(0, 0.5, 2000)
-    (half,) = published_statistic(u, x, x[:1], LogisticRegression)
-    # P(u <= a) = 2 a at a = 0, 0.05, ..., 0.5, which is a too much.
-    assert abs(half - np.square(np.linspace(0, 0.5, 11)).mean()) < 0.01
