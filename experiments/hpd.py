@@ -31,21 +31,23 @@ __all__ = ["HPD", "METHOD", "printed"]
 
 METHOD = "published local HPD"
 BUDGETS: dict[str, dict[str, Any]] = {
-    "ci": {"cal": (60,), "train": (200,), "runs": 1, "nulls": 2, "draws": 5, "epochs": 2},
-    "smoke": {"cal": (100, 500), "train": (1000,), "runs": 1, "nulls": 19}
-    | {"draws": 50, "epochs": 200},
-    "paper": {"cal": N_CAL, "train": N_TRAIN, "runs": 3, "nulls": 100}
-    | {"draws": 100, "epochs": 10_000},
+    "ci": {"tasks": ("two_moons",), "cal": (60,), "train": (200,), "runs": 1, "nulls": 2}
+    | {"draws": 5, "epochs": 2},
+    "smoke": {"tasks": ("two_moons",), "cal": (100, 500), "train": (1000,), "runs": 1}
+    | {"nulls": 19, "draws": 50, "epochs": 200},
+    "paper": {"tasks": ("two_moons", "bernoulli_glm"), "cal": N_CAL, "train": N_TRAIN, "runs": 3}
+    | {"nulls": 100, "draws": 100, "epochs": 10_000},
 }
 
 
 def jobs(budget: str) -> list[Job]:
-    """One job for each size and run, the cheapest first."""
+    """One job for each task, size and run, the cheapest first."""
     given = BUDGETS[budget]
     rest = {key: given[key] for key in ("nulls", "draws", "epochs")}
     most = max(given["cal"])
     return [
-        {"task": "two_moons", "cal": cal, "run": run, "trains": trains, **rest}
+        {"task": name, "cal": cal, "run": run, "trains": trains, **rest}
+        for name in given["tasks"]
         for run in range(given["runs"])
         for cal in given["cal"]
         for trains in [list(given["train"]) if cal == most else [_fixed(given["train"])]]
@@ -112,20 +114,33 @@ def table(found: list[dict[str, Any]]) -> str:
         known = printed(cell)
         beside = "" if known is None else f"   printed {known:.3f}"
         kind = "level" if cell["right"] else "power"
-        where = f"N_train {cell['train']}, N_cal {cell['cal']}, {kind} at {ALPHA}"
-        lines.append(f"{where:48}{told(*rates(found, **cell))}{beside}")
+        where = f"{cell['task']}, N_train {cell['train']}, N_cal {cell['cal']}, {kind} at {ALPHA}"
+        lines.append(f"{where:66}{told(*rates(found, **cell))}{beside}")
     return "\n".join(lines)
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """Power against N_cal and N_train, and level against N_cal, with print."""
+    """Power against N_cal and N_train, and level against N_cal, with print, by task."""
+    tasks = list(dict.fromkeys(row["task"] for row in found))
+    size = (7.4, 2.2 * len(tasks) + 0.2)
+    figure, axes = plt.subplots(
+        len(tasks), 3, figsize=size, layout="constrained", sharey=True, squeeze=False
+    )
+    for line, name in zip(axes, tasks, strict=True):
+        _row(line, [row for row in found if row["task"] == name])
+        line[0].set_ylabel(name.replace("_", " "))
+    axes[0, 0].legend(frameon=False)
+    save(figure, path)
+
+
+def _row(axes: Any, found: list[dict[str, Any]]) -> None:
+    """The three panels of a task."""
     every = cells_of(found)
     panels = {
         "power": ("cal", [c for c in every if not c["right"] and c["train"] == FIXED_TRAIN]),
         "power ": ("train", [c for c in every if not c["right"] and c["cal"] == FIXED_CAL]),
         "level": ("cal", [c for c in every if c["right"]]),
     }
-    figure, axes = plt.subplots(1, 3, figsize=(7.4, 2.4), layout="constrained", sharey=True)
     for ax, (name, (along, some)) in zip(axes, panels.items(), strict=True):
         some = sorted(some, key=lambda cell: cell[along])
         at = [cell[along] for cell in some]
@@ -144,13 +159,11 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
             ax.axhline(ALPHA, color="#333333", lw=0.8, ls=":")
         ax.set_xscale("log")
         ax.set(xlabel=f"$N_{{{along}}}$", title=name.strip(), ylim=(-0.05, 1.05))
-    axes[0].legend(frameon=False)
-    save(figure, path)
 
 
 HPD = Experiment(
     name="hpd",
-    about="Local HPD as published, in every cell of Two Moons.",
+    about="Local HPD as published, in every cell of two tasks.",
     jobs=jobs,
     run=run,
     table=table,

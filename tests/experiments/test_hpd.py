@@ -8,7 +8,7 @@ from experiments.runs import Context
 def test_cells():
     """Every N_cal at one N_train, and every N_train with all pairs."""
     jobs = hpd.jobs("paper")
-    assert len(jobs) == 3 * 6
+    assert len(jobs) == 2 * 3 * 6
     assert {len(job["trains"]) for job in jobs if job["cal"] < 10_000} == {1}
     assert all(job["trains"] == [100, 1000, 10_000, 100_000] for job in jobs if job["cal"] == 1e4)
 
