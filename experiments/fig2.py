@@ -1,5 +1,6 @@
 """Figures 2 and 5: statistic and power against N_train, power and level against N_cal."""
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
@@ -263,6 +264,8 @@ STYLES: dict[str, dict[str, Any]] = {
     "rerun": {"ls": "--", "marker": "o", "mfc": "white", "ms": 3.5, "lw": 1.0},
     "ours": {"ls": "-", "marker": "o", "ms": 3, "lw": 1.2},
 }
+# Reruns on flows of sbi, of which there are several in a cell.
+SEVERAL: dict[str, Any] = {"ls": "none", "marker": "s", "mfc": "white", "ms": 4, "lw": 1.0}
 COLOURS = {
     LIMIT: "#999999",
     "C2ST": "#333333",
@@ -288,7 +291,11 @@ SHOWN = ("statistic", "power", "power", "level")
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """A row for each task: statistic and power against N_train, power and level against N_cal."""
+    """A row for each task: statistic and power against N_train, power and level against N_cal.
+
+    Reruns on flows of sbi, where their results lie beside, stand in place of those on zuko's.
+    """
+    found = [*found, *_on_several_flows(path.with_name("retrained.json"))]
     tasks = list(dict.fromkeys(row["task"] for row in found))
     size = (7.4, 1.5 * len(tasks) + 1.0)
     figure, axes = plt.subplots(
@@ -306,10 +313,24 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         ax.set_title(f"{name}\n{size_shown}", fontsize=8)
     for ax, name in zip(axes[-1], ("train", "train", "cal", "cal"), strict=True):
         ax.set_xlabel(f"$N_{{{name}}}$", fontsize=8)
+    several = Line2D([], [], color="#666666", label="rerun, sbi's flows", **SEVERAL)
     figure.legend(
-        handles=handles(), loc="outside upper center", ncols=6, fontsize=8, frameon=False
+        handles=[*handles(), several],
+        loc="outside upper center",
+        ncols=7,
+        fontsize=7.5,
+        frameon=False,
+        columnspacing=1.2,
+        handletextpad=0.5,
     )
     save(figure, path)
+
+
+def _on_several_flows(path: Path) -> list[dict[str, Any]]:
+    """What was found on flows of sbi; nothing where they were not run."""
+    if not path.exists():
+        return []
+    return list(json.loads(path.read_text(encoding="utf-8"))["results"])
 
 
 def handles(names: Sequence[str] = THREE) -> list[Line2D]:
@@ -330,7 +351,7 @@ def _row(axes: Any, found: list[dict[str, Any]], cal: int, train: int) -> None:
         (axes[0], along_train, "train", _statistic),
         (axes[1], along_train, "train", rate),
         (axes[2], along_cal, "cal", rate),
-        (axes[3], [r for r in found if r["right"]], "cal", rate),
+        (axes[3], [r for r in found if r["right"]], "cal", _level),
     ]
     for ax, rows, along, value in panels:
         curves(ax, rows, along, value)
@@ -343,16 +364,32 @@ def _row(axes: Any, found: list[dict[str, Any]], cal: int, train: int) -> None:
         axes[3].text(0.5, 0.5, "not run", transform=axes[3].transAxes, ha="center", fontsize=8)
 
 
-Values = Callable[[list[dict[str, Any]]], float]
+# A value and the ends of its interval.
+Values = Callable[[list[dict[str, Any]]], tuple[float, float, float]]
 
 
-def _statistic(rows: list[dict[str, Any]]) -> float:
-    return float(np.mean([row["statistic"] for row in rows]))
+def _statistic(rows: list[dict[str, Any]]) -> tuple[float, float, float]:
+    mean = float(np.mean([row["statistic"] for row in rows]))
+    return mean, mean, mean
 
 
-def rate(rows: list[dict[str, Any]]) -> float:
-    """The rejection rate alone."""
-    return rates(rows)[0]
+def rate(rows: list[dict[str, Any]]) -> tuple[float, float, float]:
+    """The rejection rate and its 95 % interval, over flows where there are several, or over runs.
+
+    None is shown where there are fewer than three, or all are alike.
+    """
+    flows = per_flow(rows)
+    each = np.array([one.mean() for one in flows]) if flows else per_run(rows)
+    mean = float(each.mean())
+    if len(each) < 3 or not each.std():
+        return mean, mean, mean
+    half = float(scipy.stats.t.ppf(0.975, len(each) - 1) * scipy.stats.sem(each))
+    return mean, max(0.0, mean - half), min(1.0, mean + half)
+
+
+def _level(rows: list[dict[str, Any]]) -> tuple[float, float, float]:
+    """The rejection rate alone: curves of levels lie on each other."""
+    return (rate(rows)[0],) * 3
 
 
 def curves(
@@ -366,11 +403,14 @@ def curves(
     at = N_TRAIN if along == "train" else N_CAL
     at = at if {r[along] for r in found} <= set(at) else tuple(sorted({r[along] for r in found}))
     for name in names:
-        for column, prefix in (("rerun", "published "), ("ours", "")):
-            mine = [r for r in found if r["method"] == f"{prefix}{name}"]
-            each = [[r for r in mine if r[along] == n] for n in at]
-            values = [value(rows) if rows else np.nan for rows in each]
-            ax.plot(at, values, color=COLOURS[name], **STYLES[column])
+        again = [r for r in found if r["method"] == f"published {name}"]
+        # Statistics are those of one flow.
+        several = [r for r in again if "draw" in r and value is not _statistic]
+        covered = {r[along] for r in several}
+        alone = [r for r in again if "draw" not in r and r[along] not in covered]
+        ours = [r for r in found if r["method"] == name]
+        for some, look in ((alone, STYLES["rerun"]), (several, SEVERAL), (ours, STYLES["ours"])):
+            _curve(ax, at, [[r for r in some if r[along] == n] for n in at], value, name, look)
         if found:
             cells = [{**found[0], "method": f"published {name}", along: n} for n in at]
             theirs = [_printed(cell, value) for cell in cells]
@@ -379,6 +419,20 @@ def curves(
     ax.set_xticks([n for n in at if np.log10(n) % 1 == 0] or at)
     ax.tick_params(labelsize=7)
     ax.minorticks_off()
+
+
+def _curve(
+    ax: Any,
+    at: Sequence[int],
+    each: list[list[dict[str, Any]]],
+    value: Values,
+    name: str,
+    look: dict[str, Any],
+) -> None:
+    """Values with their intervals; what is missing is left out."""
+    shown = np.array([value(rows) if rows else (np.nan,) * 3 for rows in each]).T
+    ax.plot(at, shown[0], color=COLOURS[name], **look)
+    ax.vlines(at, shown[1], shown[2], color=COLOURS[name], lw=0.7, alpha=0.6)
 
 
 def _printed(cell: dict[str, Any], value: Values) -> float:

@@ -176,16 +176,15 @@ def table(found: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-COLOURS = {
-    THEIRS: "#333333",
-    RERUN: "#333333",
-    "score-NF": "#44AA99",
-    "moments-NF": "#009E73",
-    "check-NF": "#66CCEE",
-    "smoothed-NF": "#117733",
-    "Ridge-NF": "#56B4E9",
-    "L-C2ST-NF": "#0072B2",
-    "LocalExchange-NF": "#D55E00",
+# Colours and markers of tests in the last panel of Figure 3.
+LOOKS = {
+    THEIRS: ("#333333", "o"),
+    RERUN: ("#999999", "o"),
+    "score-NF": ("#0072B2", "s"),
+    "moments-NF": ("#009E73", "^"),
+    "smoothed-NF": ("#CC79A7", "v"),
+    "Ridge-NF": ("#E69F00", "D"),
+    "L-C2ST-NF": ("#D55E00", "P"),
 }
 
 
@@ -235,11 +234,14 @@ def _statistics(ax: Axes, rows: list[dict[str, Any]]) -> None:
 
 def _ratios(ax: Axes, rows: list[dict[str, Any]]) -> None:
     """All statistics, over the upper end of their nulls' band."""
-    for row in rows:
-        ratio = np.array(row["statistic"]) / np.array(row["null_high"])
-        style = "--" if row["method"] == RERUN else "-"
-        look: dict[str, Any] = {"marker": "o", "ms": 3, "lw": 1.1, "color": COLOURS[row["method"]]}
-        ax.plot(row["gains"], ratio, style, label=row["method"], **look)
+    for method, (colour, marker) in LOOKS.items():
+        for row in rows:
+            if row["method"] != method:
+                continue
+            ratio = np.array(row["statistic"]) / np.array(row["null_high"])
+            said = {THEIRS: "as they ran it", RERUN: "rerun"}.get(method, f"our {method}")
+            look: dict[str, Any] = {"marker": marker, "ms": 3.5, "lw": 1.1, "color": colour}
+            ax.plot(row["gains"], ratio, "--" if method == RERUN else "-", label=said, **look)
     ax.axhline(1, color=INK, lw=0.8, ls=":")
     ax.set(xlabel="gain of the observation", ylabel="statistic / its null 97.5 % quantile")
     ax.set_yscale("log")
