@@ -4,7 +4,8 @@ The networks are those that sbi builds for the paper (couplings and LU layers), 
 settings of the benchmark, each on other simulations. A cell is informative if its printed power is
 between 0.05 and 0.95: only there can a difference show. Draws of q at the observations are the
 same in all runs, as in the authors' code. The paper has fifty runs on one flow; here are few runs
-on several, so that what rates owe to the flow is known, too.
+on several, so that what rates owe to the flow is known, too. On two tasks truths are also draws of
+q itself, so that q is right and rates are levels.
 """
 
 from dataclasses import dataclass
@@ -47,9 +48,13 @@ RUNS = 2
 # Flows of oracles, with one run on each, and the pairs up to which they are run: an oracle has
 # classifiers of its own at each observation.
 ORACLES, CHEAP = 5, 500
+# Where levels are looked at, and flows of a cell.
+RIGHT = {"tasks": ("two_moons", "slcp"), "cal": (100, 500, 1000, 2000)}
+LEVELS = 5
 BUDGETS: dict[str, dict[str, Any]] = {
-    "ci": {"flows": 1, "runs": 1, "nulls": 9, "draws": 50, "epochs": 3, "cells": 1},
-    "smoke": {"flows": 3, "runs": 1, "nulls": 39, "draws": 500, "epochs": 200, "cells": 3},
+    "ci": {"flows": 1, "runs": 1, "nulls": 9, "draws": 50, "epochs": 3, "cells": 1, "levels": 1},
+    "smoke": {"flows": 3, "runs": 1, "nulls": 39, "draws": 500, "epochs": 200, "cells": 3}
+    | {"levels": 2},
     "paper": {
         "flows": 8,
         "runs": RUNS,
@@ -57,6 +62,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
         "draws": 10_000,
         "epochs": 10_000,
         "cells": None,
+        "levels": None,
     },
 }
 
@@ -74,6 +80,17 @@ def cells() -> list[Job]:
     return [cell for cell in every if informative(printed_rate(cell))]
 
 
+def levels() -> list[Job]:
+    """Cells in which q is right."""
+    return [
+        {"task": task, "train": FIXED_TRAIN, "cal": cal, "right": True, "method": method}
+        for cal in RIGHT["cal"]
+        for task in RIGHT["tasks"]
+        for method in STACKED
+        if method != ORACLE
+    ]
+
+
 def jobs(budget: str) -> list[Job]:
     """One job for each cell and flow, with all runs on it; first flows of all cells come first."""
     given = BUDGETS[budget]
@@ -81,7 +98,7 @@ def jobs(budget: str) -> list[Job]:
     return [
         {**cell, "kind": KIND, "draw": draw, "first": draw * runs, "runs": runs, **rest}
         for draw in range(given["flows"])
-        for cell in cells()[: given["cells"]]
+        for cell in (*cells()[: given["cells"]], *levels()[: given["levels"]])
         for most, runs in [_size(cell, given["runs"])]
         if draw < most
     ]
@@ -89,7 +106,9 @@ def jobs(budget: str) -> list[Job]:
 
 def _size(cell: Job, runs: int) -> tuple[int, int]:
     """The most flows of a cell, and the runs on each."""
-    return (ORACLES, 1) if cell["method"] == ORACLE else (FLOWS[cell["cal"]], runs)
+    if cell["method"] == ORACLE:
+        return ORACLES, 1
+    return LEVELS if cell["right"] else FLOWS[cell["cal"]], runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +127,10 @@ def run(job: Job, context: Context) -> dict[str, Any]:
     recipe = Recipe.of(job)
     trained = flow(recipe, context)
     numbers = range(job["first"], job["first"] + job["runs"])
-    settings = [Fixed(recipe, trained, job["cal"], number, job["draws"]) for number in numbers]
+    settings = [
+        Fixed(recipe, trained, job["cal"], number, job["draws"], job["right"])
+        for number in numbers
+    ]
     found = several(job["method"], settings, job["nulls"])
     return {"each": [{"run": n, **one} for n, one in zip(numbers, found, strict=True)]}
 
@@ -124,8 +146,8 @@ def table(found: list[dict[str, Any]]) -> str:
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """Rates of all flows, their mean and the printed one, cell by cell."""
-    every = cells_of(found)
+    """Rates of all flows, their mean and the printed one, cell by cell, where q is wrong."""
+    every = cells_of([row for row in found if not row["right"]])
     figure, ax = plt.subplots(figsize=(7.4, 0.2 * len(every) + 1.1), layout="constrained")
     for i, cell in enumerate(every):
         flows = [each.mean() for each in per_flow(found, **cell)]
@@ -156,12 +178,13 @@ def _handles() -> list[Line2D]:
 
 def _label(cell: dict[str, Any]) -> str:
     method, task = cell["method"].removeprefix("published "), cell["task"].replace("_", " ")
-    return f"{method}, {task}, {cell['train']}, {cell['cal']}"
+    right = ", q right" if cell["right"] else ""
+    return f"{method}, {task}, {cell['train']}, {cell['cal']}{right}"
 
 
 RETRAINED = Experiment(
     name="retrained",
-    about="Informative cells of Figures 2 and 5 on several flows of the paper's kind.",
+    about="Informative cells of Figures 2 and 5, and levels, on flows of the paper's kind.",
     jobs=jobs,
     run=run,
     table=table,

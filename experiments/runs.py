@@ -6,6 +6,7 @@ ends with the same numbers as one that was never interrupted. Lines are only eve
 process at a time; one that is no record is named and left out.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -143,10 +144,12 @@ class Records:
         return [json.loads(text) for text in sorted(texts)]
 
     def provenance(self, jobs: Sequence[Job]) -> list[list[Any]]:
-        """Of each job that is done: which of the makers, its seed, and its seconds."""
+        """Of each job that is done: which of the makers, its seed, its seconds, and its mark."""
         makers = self.makers(jobs)
-        each = [self.made[_key(job)] for job in jobs if job in self]
-        return [[makers.index(_common(m)), m.get("seed"), m.get("seconds")] for m in each]
+        each = [(_mark(job), self.made[_key(job)]) for job in jobs if job in self]
+        return [
+            [makers.index(_common(m)), m.get("seed"), m.get("seconds"), mark] for mark, m in each
+        ]
 
 
 def _mend(file: IO[bytes]) -> None:
@@ -169,6 +172,11 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 def _key(job: Job) -> str:
     return json.dumps(job, sort_keys=True)
+
+
+def _mark(job: Job) -> str:
+    """By which a job is known from others."""
+    return hashlib.blake2b(_key(job).encode(), digest_size=6).hexdigest()
 
 
 def _common(made: dict[str, Any]) -> dict[str, Any]:
@@ -319,11 +327,13 @@ def _restore(path: Path, jobs: Sequence[Job]) -> None:
             if all(key in row for key in keys):
                 found = {k: v for k, v in row.items() if k not in keys}
                 known.setdefault(_key({k: row[k] for k in keys}), []).append(found)
-    done = [job for job in jobs if _key(job) in known]
-    made = [_made(whole, *one) for one in whole.get("jobs", [])] or [{}] * len(done)
+    # Where budgets have changed, some of what was done is no job any more.
+    made = {mark: _made(whole, *rest) for *rest, mark in whole.get("jobs", [])}
     lines = [
         json.dumps({"job": job, "found": {"each": known[_key(job)]}, "made": one})
-        for job, one in zip(done, made, strict=True)
+        for job in jobs
+        if _key(job) in known
+        for one in [made.get(_mark(job), {})]
     ]
     with atomic_write(path) as file:
         file.write("".join(f"{line}\n" for line in lines).encode())

@@ -22,7 +22,7 @@ def test_cells_are_informative_and_the_cheapest_come_first(printed):
     assert sizes == sorted(sizes)
     # An oracle is dear, but for few pairs.
     assert max(c["cal"] for c in cells if c["method"] == "published C2ST") == 500
-    jobs = retrained.jobs("paper")
+    jobs = [job for job in retrained.jobs("paper") if not job["right"]]
     local = [job for job in jobs if job["method"] == "published L-C2ST" and job["cal"] == 500]
     runs = [job["first"] + i for job in local for i in range(job["runs"])]
     assert runs == list(range(16))
@@ -38,6 +38,20 @@ def test_a_job(printed, tmp_path):
     assert "two moons, 200, 100 " in RETRAINED.table(rows)
     RETRAINED.draw(rows, tmp_path / "cells.png")
     assert (tmp_path / "cells.pdf").exists()
+
+
+def test_where_truths_are_draws_of_q(printed, tmp_path):
+    """Levels: ten runs in a cell, in which latents of truths are standard normal."""
+    (*_, job) = retrained.jobs("ci")
+    assert job["right"]
+    assert len(RETRAINED.run({**job, "train": 200}, context=Context(tmp_path))["each"]) == 1
+    recipe = Recipe("two_moons", 200, 3, "SbiNSF")
+    setting = Fixed(recipe, flow(recipe, Context(tmp_path)), 2000, 0, 20, right=True)
+    z = setting.latents.theta
+    assert abs(float(z.mean())) < 0.1
+    assert float(z.std()) == pytest.approx(1, abs=0.1)
+    levels = [job for job in retrained.jobs("paper") if job["right"]]
+    assert sum(job["runs"] for job in levels) == 10 * len(retrained.levels())
 
 
 def test_flows_differ_by_draw_and_kind_and_are_found_where_they_are_kept(monkeypatch, tmp_path):

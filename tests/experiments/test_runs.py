@@ -138,8 +138,8 @@ def test_every_record_has_its_seed_and_seconds(tmp_path):
     (old, *new), made = (
         json.loads((tmp_path / "toy.json").read_text())[k] for k in ("jobs", "made")
     )
-    assert (made[old[0]], old[1:]) == ({}, [None, None])
-    assert all(made[i]["device"] == "cpu" and s == 0 and t >= 0.02 for i, s, t in new)
+    assert (made[old[0]], old[1:3]) == ({}, [None, None])
+    assert all(made[i]["device"] == "cpu" and s == 0 and t >= 0.02 for i, s, t, _ in new)
     assert seed({"run": 3}) == seed({"first": 3}) == 3
 
 
@@ -191,6 +191,19 @@ def test_records_that_are_gone_are_made_of_the_json(tmp_path):
     assert (tmp_path / "toy.json").read_text() == first
     conduct(toy, "ci", context)
     assert json.loads((tmp_path / "toy.json").read_text())["missing"] == 0
+
+
+def test_a_budget_that_has_changed_keeps_what_is_still_a_job(tmp_path):
+    """With what made it: the others are neither restored nor mistaken for it."""
+    toy, context = experiment(), Context(tmp_path)
+    conduct(toy, "smoke", context)
+    path = tmp_path / "toy.jsonl"
+    kept = [line for line in path.read_text().splitlines() if json.loads(line)["job"]["n"] > 2]
+    path.unlink()
+    fewer = replace(toy, jobs=lambda budget: [job for job in toy.jobs(budget) if job["n"] > 2])
+    conduct(fewer, "smoke", context, only={"n": ["3"]})
+    again = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [one["made"] for one in again] == [json.loads(line)["made"] for line in kept]
 
 
 def test_several_rows_of_a_job(tmp_path):
