@@ -134,13 +134,15 @@ def _relative(found: Rows) -> str:
 
 
 def _retrained(found: Rows) -> str:
-    """Rates of informative cells on flows of sbi, beside the printed ones; and by flow."""
+    """Rates of informative cells on flows of sbi, beside the printed ones, and by flow; levels."""
     lines = []
-    for cell in sorted(cells_of(found), key=itemgetter("task", "method", "train", "cal")):
-        where = [cell["task"].replace("_", " "), cell["method"].removeprefix("published ")]
+    order = itemgetter("right", "task", "method", "train", "cal")
+    for cell in sorted(cells_of(found), key=order):
+        kind = "level" if cell["right"] else "power"
+        where = [kind, cell["task"].replace("_", " "), cell["method"].removeprefix("published ")]
         flows = ", ".join(f"{each.mean():.2f}" for each in per_flow(found, **cell))
         lines.append([*where, str(cell["train"]), str(cell["cal"]), _rate(found, **cell), flows])
-    return markdown(["task", "rerun", "N_train", "N_cal", "all flows", "each flow"], lines)
+    return markdown(["", "task", "rerun", "N_train", "N_cal", "all flows", "each flow"], lines)
 
 
 def _hpd(found: Rows) -> str:
@@ -151,8 +153,9 @@ def _hpd(found: Rows) -> str:
         rate, _, _, runs = rates(found, **cell)
         beside = "" if printed is None else f" / {printed:.2f}"
         kind = "level" if cell["right"] else "power"
-        lines.append([kind, str(cell["train"]), str(cell["cal"]), f"{rate:.2f} ({runs}){beside}"])
-    return markdown(["two moons", "N_train", "N_cal", "local HPD, rerun"], lines)
+        where = [cell["task"].replace("_", " "), kind, str(cell["train"]), str(cell["cal"])]
+        lines.append([*where, f"{rate:.2f} ({runs}){beside}"])
+    return markdown(["task", "", "N_train", "N_cal", "local HPD, rerun"], lines)
 
 
 def _levels(found: Rows) -> str:

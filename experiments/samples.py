@@ -215,9 +215,9 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     )
     for line, name in zip(axes, names, strict=True):
         here = [row for row in found if row["task"] == name and row["pvalue"]]
-        fixed = [row for row in here if row["train"] == FIXED]
-        in_print = [row for row in fixed if row["cal"] in PAIRS]
-        curves(line[0], in_print or fixed, "cal", rate, SHOWN)
+        mine = [row for row in here if row["train"] == FIXED]
+        in_print = [row for row in mine if row["cal"] in PAIRS]
+        curves(line[0], in_print or mine, "cal", rate, SHOWN)
         curves(line[1], [row for row in here if row["cal"] == ALL], "train", rate, SHOWN)
         line[0].set_ylabel(f"{name.replace('_', ' ')}\npower", fontsize=8)
         for ax in line:
