@@ -361,10 +361,11 @@ def _smoke(found: Rows) -> str:
     """How long the small budget took, and that it went on after a kill."""
     (run,) = found
     minutes = (run["killed after"] + run["rest"]) / 60
+    cores = f"{run['workers']} process{'es' * (run['workers'] > 1)} on two cores"
     return (
-        f"At the small budget {run['jobs']} jobs took {minutes:.0f} minutes on one core of two, "
-        f"beside other work; killed after {run['killed after']} s, with {run['kept']} jobs done, "
-        "it went on with the others.\n"
+        f"At the small budget {run['jobs']} jobs took {minutes:.0f} minutes in {cores}, killed "
+        f"after {run['killed after']} s, with {run['kept']} jobs done, and started again "
+        "(`benchmarks/smoke.py`).\n"
     )
 
 

@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks import page
+from benchmarks import page, smoke
+from experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
@@ -14,7 +15,7 @@ SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py"))
 # These import each other by their package, others are run by their path.
 IN_PACKAGE = (
     *("alternatives", "effects", "page", "power_mlp", "record", "simulator", "speed"),
-    *("peers", "reach", "speed_compat", "verdict"),
+    *("peers", "reach", "smoke", "speed_compat", "verdict"),
 )
 
 
@@ -27,6 +28,19 @@ def test_every_benchmark_can_be_imported():
     ]
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_a_reproduction_that_is_killed_goes_on(tmp_path):
+    """Here once: the record is of the small budget of all experiments."""
+    out = tmp_path / "smoke.json"
+    words = ["--name", "fig1", "--budget", "ci", "--kill", "1", "--workers", "1"]
+    smoke.main([*words, "--out", str(out)])
+    record = page.read(out)
+    (found,) = record["results"]
+    assert {"commit", "versions", "machine", "seed"} <= set(record)
+    assert found["jobs"] == len(EXPERIMENTS[0].jobs("ci"))
+    assert 0 <= found["kept"] <= found["jobs"]
+    assert found["rest"] >= 1
 
 
 @pytest.mark.parametrize("name", page.PAGES)
