@@ -11,6 +11,7 @@ import numpy as np
 
 from . import exceptions, fig1, fig3, fig6, latents, table1, table2
 from .authors import (
+    ASIDE,
     PAIRS,
     RUNS,
     TRAINED,
@@ -19,7 +20,7 @@ from .authors import (
     published_numbers,
 )
 from .beyond import needed
-from .fig2 import ALPHA, ASIDE, agreed, cells_of, per_flow, per_run, rates
+from .fig2 import ALPHA, agreed, cells_of, per_flow, per_run, rates
 from .jansen_rit import NAMES as PARAMETERS
 
 __all__ = ["SHORT", "Rows", "markdown", "power"]
