@@ -6,10 +6,15 @@ rate over runs is that of one start. Here the same runs are made with two others
 The network: here all copies are trained in one stack, in which rounding differs. In some cells
 the same runs are made with scikit-learn's own networks, one after the other.
 
+The shuffle: the authors' code shuffles rows before each fit. Where it does not, rows of class 0
+come first, and with one ``random_state`` the batches of all copies in all runs have the same
+numbers of either class, in the same order. Here the same runs are made so.
+
 The null of the oracle: in the paper it is made once, from the first data of a cell, and judges all
 its runs. Here the same runs are judged by a null of their own, and by that of the first.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,14 +28,14 @@ from . import published
 from .authors import absent
 from .fig2 import ALPHA, rates, told
 from .methods import published_lc2st, published_lc2st_nf
-from .networks import Batched, Sklearn, two_layers
+from .networks import Batched, Fitted, Network, Sklearn, two_layers
 from .pictures import save
 from .runs import Context, Experiment, Job
 from .samples import FIXED, Theirs
 
-__all__ = ["EXCEPTIONS", "ONCE", "ORIGINAL", "STATE"]
+__all__ = ["EXCEPTIONS", "ONCE", "ORDER", "ORIGINAL", "STATE"]
 
-STATE, ONCE, ORIGINAL = "state", "once", "scikit-learn"
+STATE, ONCE, ORIGINAL, ORDER = "state", "once", "scikit-learn", "order"
 TESTS = {"published L-C2ST": published_lc2st, "published L-C2ST-NF": published_lc2st_nf}
 # Of the oracle a thousand draws at each observation were kept.
 KEPT = 1000
@@ -71,8 +76,9 @@ def jobs(budget: str) -> list[Job]:
         for task, cal in given["oracle"]
     ]
     original = [
-        {"question": ORIGINAL, "task": task, "cal": cal, "runs": runs} | {"method": method, **rest}
+        {"question": question, "task": task, "cal": cal, "runs": runs} | {"method": method, **rest}
         for (task, cal), runs in given["original"].items()
+        for question in (ORDER, ORIGINAL)
         for method in TESTS
     ]
     return [*oracle, *original] + [
@@ -92,9 +98,27 @@ def run(job: Job, context: Context) -> dict[str, Any]:
     ]
     if job["question"] == ONCE:
         return {"each": _oracle(settings, job["nulls"])}
-    make = Sklearn if job["question"] == ORIGINAL else partial(Batched, state=job["state"])
+    starts = partial(Batched, state=job.get("state", 0))
+    make = {ORIGINAL: Sklearn, ORDER: InOrder}.get(job["question"], starts)
     found = TESTS[job["method"]](settings, job["nulls"], make=make)
     return {"each": [{"run": i, **one} for i, one in enumerate(found)]}
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """Networks that are given rows of class 0 first.
+
+    Args:
+        network: What they look like, and when they stop.
+    """
+
+    network: Network
+
+    def fit(self, inputs: Tensor, labels: Tensor) -> Fitted:
+        """Fits all copies: inputs (h, n, p), labels (h, n)."""
+        order = labels.argsort(dim=1, stable=True)
+        rows = inputs.take_along_dim(order[..., None], 1), labels.take_along_dim(order, 1)
+        return Batched(self.network).fit(*rows)
 
 
 def _oracle(settings: list[Theirs], nulls: int) -> list[dict[str, Any]]:
@@ -140,7 +164,7 @@ def table(found: list[dict[str, Any]]) -> str:
 
 
 def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
-    names = ("task", "cal", "method", "state", "null")
+    names = ("question", "task", "cal", "method", "state", "null")
     return tuple(row[name] for name in names if name in row)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .networks import LEVELS, Batched, Sklearn
+from .networks import LEVELS, Batched, Classifier
 
 __all__ = ["curves", "grid", "nulls", "published_statistics"]
 
@@ -45,7 +45,7 @@ def curves(
     x: Array,
     x_o: Array,
     alphas: Sequence[Sequence[float]],
-    classifier: Batched | Sklearn = Batched(LEVELS),  # noqa: B008
+    classifier: Classifier = Batched(LEVELS),  # noqa: B008
 ) -> Array:
     """Estimates (h, o, g) of P(u <= alpha | x_o), by a network for each alpha of each copy.
 
@@ -73,7 +73,7 @@ def published_statistics(
     u: Sequence[Array],
     x: Array,
     x_o: Array,
-    classifier: Batched | Sklearn = Batched(LEVELS),  # noqa: B008
+    classifier: Classifier = Batched(LEVELS),  # noqa: B008
 ) -> Array:
     """Statistics (h, o) of copies with levels (n,) at observations x (n, d)."""
     alphas = [grid(one) for one in u]

@@ -20,7 +20,7 @@ from assay.samples.neighbourhoods import Nearest, Smooth
 
 from . import published
 from .material import Setting
-from .networks import Batched, Network, Sklearn, two_layers
+from .networks import Batched, Classifier, Network, two_layers
 from .published import Trial, together
 
 __all__ = ["METHODS", "ORACLES", "STACKED", "Found", "published_lc2st", "several"]
@@ -48,7 +48,7 @@ def _published(statistic: torch.Tensor, null: torch.Tensor) -> Found:
 
 
 # How a network is trained.
-Make = Callable[[Network], Batched | Sklearn]
+Make = Callable[[Network], Classifier]
 
 
 def _fitted(settings: Sequence[Setting], trials: list[Trial], make: Make = Batched) -> list[Any]:

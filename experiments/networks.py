@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ from sklearn.utils import shuffle
 from torch import Tensor
 from torch.nn.functional import softplus
 
-__all__ = ["LEVELS", "Batched", "Fitted", "Network", "Sklearn", "two_layers"]
+__all__ = ["LEVELS", "Batched", "Classifier", "Fitted", "Network", "Sklearn", "two_layers"]
 
 BATCH, RATE, HELD, TOLERANCE = 200, 1e-3, 0.1, 1e-4
 BETAS, EPSILON = (0.9, 0.999), 1e-8
@@ -39,6 +40,14 @@ UNITS, ROWS = 3200, 2**11
 
 # One for each copy: the probability of class 1 (s,) at inputs (s, p).
 Fitted = Sequence[Callable[[Tensor], Tensor]]
+
+
+class Classifier(Protocol):
+    """What is fitted to all copies of a trial."""
+
+    def fit(self, inputs: Tensor, labels: Tensor) -> Fitted:
+        """Fits all copies: inputs (h, n, p), labels (h, n)."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from assay._core import stream
 
-from .networks import Batched, Fitted, Sklearn
+from .networks import Classifier, Fitted
 
 __all__ = [
     "Trial",
@@ -61,7 +61,7 @@ class Trial:
         return self.inputs.take_along_dim(order[..., None], 1), labels.take_along_dim(order, 1)
 
 
-def together(classifier: Batched | Sklearn, trials: Sequence[Trial]) -> list[tuple[Tensor, ...]]:
+def together(classifier: Classifier, trials: Sequence[Trial]) -> list[tuple[Tensor, ...]]:
     """What trials of one size find, with all their classifiers fitted in one stack."""
     rows = zip(*(trial.rows for trial in trials), strict=True)
     fitted = classifier.fit(*map(torch.cat, rows))
@@ -98,7 +98,7 @@ def trial_of_lc2st(
 
 
 def lc2st(
-    classifier: Batched | Sklearn,
+    classifier: Classifier,
     pairs: tuple[Tensor, Tensor, Tensor],
     observations: tuple[Tensor, Tensor],
     nulls: int = 100,
@@ -149,7 +149,7 @@ def trial_of_lc2st_nf(
 
 
 def lc2st_nf(
-    classifier: Batched | Sklearn,
+    classifier: Classifier,
     pairs: tuple[Tensor, Tensor],
     x_o: Tensor,
     nulls: int = 100,
@@ -187,7 +187,7 @@ def trial_of_c2st(
 
 
 def c2st(
-    classifier: Batched | Sklearn, samples: tuple[Tensor, Tensor], n: int, nulls: int = 100
+    classifier: Classifier, samples: tuple[Tensor, Tensor], n: int, nulls: int = 100
 ) -> tuple[Tensor, ...]:
     """The oracle, alone; see :func:`trial_of_c2st`."""
     return together(classifier, [trial_of_c2st(samples, n, nulls)])[0]

@@ -33,7 +33,7 @@ from .authors import published_numbers
 from .local_hpd import curves, grid
 from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS
-from .networks import LEVELS, Batched, Fitted, Sklearn, two_layers
+from .networks import LEVELS, Batched, Classifier, Fitted, Sklearn, two_layers
 from .runs import Context, Experiment, Job
 
 __all__ = ["TABLE1", "TESTS", "Alone", "Ready", "medians"]
@@ -116,7 +116,7 @@ class Alone:
         classifier: The classifier.
     """
 
-    classifier: Batched | Sklearn
+    classifier: Classifier
 
     def fit(self, inputs: Tensor, labels: Tensor) -> Fitted:
         """Fits the first of the copies (h, n, p)."""
