@@ -1,20 +1,16 @@
 """Why some rates differ from printed ones, asked of the authors' own samples.
 
-The first weights: in the paper every network starts from the same ones, in all runs, so that a
-rate over runs is that of one start. Here the same runs are made with two others.
+The random state: in the paper every network has the same one, in all runs, and with it the same
+first weights and the same numbers of either class in each batch, so that a rate over runs is that
+of one state. Here the same runs are made with two others.
 
 The network: here all copies are trained in one stack, in which rounding differs. In some cells
 the same runs are made with scikit-learn's own networks, one after the other.
-
-The shuffle: the authors' code shuffles rows before each fit. Where it does not, rows of class 0
-come first, and with one ``random_state`` the batches of all copies in all runs have the same
-numbers of either class, in the same order. Here the same runs are made so.
 
 The null of the oracle: in the paper it is made once, from the first data of a cell, and judges all
 its runs. Here the same runs are judged by a null of their own, and by that of the first.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,14 +24,14 @@ from . import published
 from .authors import absent
 from .fig2 import ALPHA, rates, told
 from .methods import published_lc2st, published_lc2st_nf
-from .networks import Batched, Fitted, Network, Sklearn, two_layers
+from .networks import Batched, Sklearn, two_layers
 from .pictures import save
 from .runs import Context, Experiment, Job
 from .samples import FIXED, Theirs
 
-__all__ = ["EXCEPTIONS", "ONCE", "ORDER", "ORIGINAL", "STATE"]
+__all__ = ["EXCEPTIONS", "ONCE", "ORIGINAL", "STATE"]
 
-STATE, ONCE, ORIGINAL, ORDER = "state", "once", "scikit-learn", "order"
+STATE, ONCE, ORIGINAL = "state", "once", "scikit-learn"
 TESTS = {"published L-C2ST": published_lc2st, "published L-C2ST-NF": published_lc2st_nf}
 # Of the oracle a thousand draws at each observation were kept.
 KEPT = 1000
@@ -76,9 +72,8 @@ def jobs(budget: str) -> list[Job]:
         for task, cal in given["oracle"]
     ]
     original = [
-        {"question": question, "task": task, "cal": cal, "runs": runs} | {"method": method, **rest}
+        {"question": ORIGINAL, "task": task, "cal": cal, "runs": runs} | {"method": method, **rest}
         for (task, cal), runs in given["original"].items()
-        for question in (ORDER, ORIGINAL)
         for method in TESTS
     ]
     return [*oracle, *original] + [
@@ -98,27 +93,9 @@ def run(job: Job, context: Context) -> dict[str, Any]:
     ]
     if job["question"] == ONCE:
         return {"each": _oracle(settings, job["nulls"])}
-    starts = partial(Batched, state=job.get("state", 0))
-    make = {ORIGINAL: Sklearn, ORDER: InOrder}.get(job["question"], starts)
+    make = Sklearn if job["question"] == ORIGINAL else partial(Batched, state=job["state"])
     found = TESTS[job["method"]](settings, job["nulls"], make=make)
     return {"each": [{"run": i, **one} for i, one in enumerate(found)]}
-
-
-@dataclass(frozen=True)
-class InOrder:
-    """Networks that are given rows of class 0 first.
-
-    Args:
-        network: What they look like, and when they stop.
-    """
-
-    network: Network
-
-    def fit(self, inputs: Tensor, labels: Tensor) -> Fitted:
-        """Fits all copies: inputs (h, n, p), labels (h, n)."""
-        order = labels.argsort(dim=1, stable=True)
-        rows = inputs.take_along_dim(order[..., None], 1), labels.take_along_dim(order, 1)
-        return Batched(self.network).fit(*rows)
 
 
 def _oracle(settings: list[Theirs], nulls: int) -> list[dict[str, Any]]:

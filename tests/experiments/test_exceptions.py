@@ -5,8 +5,7 @@ import json
 import numpy as np
 import torch
 from experiments import exceptions
-from experiments.exceptions import EXCEPTIONS, ONCE, InOrder, _oracle
-from experiments.networks import Batched, Network
+from experiments.exceptions import EXCEPTIONS, ONCE, _oracle
 from experiments.runs import Context
 from experiments.samples import Theirs
 
@@ -27,21 +26,6 @@ def test_starts_differ_and_come_back(folder, tmp_path):  # noqa: F811
     assert EXCEPTIONS.table(found).count("2 runs") == 2
     EXCEPTIONS.draw(found, tmp_path / "starts.png")
     assert (tmp_path / "starts.pdf").exists()
-
-
-def test_rows_of_class_0_may_come_first():
-    """Whatever the order in which they are given; with several batches that is another network."""
-    generator = torch.Generator().manual_seed(0)
-    inputs, labels = torch.randn(2, 600, 3, generator=generator), torch.arange(600) % 2
-    order = labels.argsort(stable=True)
-    network = Network((4, 4), epochs=5)
-    found = InOrder(network).fit(inputs, labels.expand(2, -1))
-    right = Batched(network).fit(inputs[:, order], labels[order].expand(2, -1))
-    other = Batched(network).fit(inputs, labels.expand(2, -1))
-    at = inputs[0]
-    for one, same, another in zip(found, right, other, strict=True):
-        assert torch.equal(one(at), same(at))
-        assert not torch.allclose(one(at), another(at), atol=1e-4)
 
 
 def test_one_null_for_all_runs(folder):  # noqa: F811
