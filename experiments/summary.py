@@ -340,7 +340,7 @@ def _places(samples: Rows, fig2: Rows, retrained: Rows) -> list[tuple[str, Rows]
     sample of runs, and are not judged.
     """
     alone = [row for row in fig2 if row["method"] != NF]
-    return [("their samples", samples), ("zuko's flow", alone), ("sbi's flows", retrained)]
+    return [("their samples", samples), ("zuko's flow, older", alone), ("sbi's flows", retrained)]
 
 
 def _judged(found: Rows, methods: Sequence[str]) -> Iterator[tuple[bool | None, float, float]]:
@@ -360,9 +360,9 @@ def _exceptions(samples: Rows, fig2: Rows, retrained: Rows, found: Rows) -> str:
         each = [_on_samples(cell, samples, found)]
         each += [_marked(rows, cell) for _, rows in places[1:]]
         sizes = f"{cell['train']}, {cell['cal']}"
-        lines.append([said, sizes, f"{printed:.2f}", *each, _starts(cell, found)])
+        lines.append([said, sizes, f"{printed:.2f}", *each])
     head = ["test", "N_train, N_cal", "printed", *(name for name, _ in places)]
-    return markdown([*head, "other starts, their samples"], lines)
+    return markdown(head, lines)
 
 
 def _differing(places: list[tuple[str, Rows]]) -> list[dict[str, Any]]:
@@ -391,23 +391,26 @@ def _on_samples(cell: dict[str, Any], samples: Rows, found: Rows) -> str:
     if cell["method"] != ORACLE:
         return _marked(samples, cell)
     some = [r for r in found if r["question"] == exceptions.ONCE and r["null"] != "its own"]
-    rate, _, _, runs = rates(some, task=cell["task"], cal=cell["cal"])
-    return f"{rate:.2f} ({runs})" if runs else "-"
+    return _plain_rate(some, task=cell["task"], cal=cell["cal"])
 
 
-def _starts(cell: dict[str, Any], found: Rows) -> str:
-    """Rates on their samples by networks with other first weights, and by scikit-learn's."""
+def _states(samples: Rows, found: Rows) -> str:
+    """Rates on their samples by networks with other random states, and by scikit-learn's own."""
     some = [r for r in found if r["question"] == exceptions.STATE]
-    chosen = {k: cell[k] for k in ("task", "cal", "method")}
-    if cell["train"] != FIXED:
-        return "-"
     own = [r for r in found if r["question"] == exceptions.ORIGINAL]
-    rate, _, _, runs = rates(own, **chosen)
-    original = f"scikit-learn {rate:.2f}" if runs else ""
-    states = sorted({r["state"] for r in some if all(r[k] == v for k, v in chosen.items())})
-    each = [rates(some, **chosen, state=state)[0] for state in states]
-    others = f"{min(each):.2f} to {max(each):.2f}" if len(each) > 1 else ""
-    return ", ".join(filter(None, (others, original))) or "-"
+    states, lines = sorted({r["state"] for r in some}), []
+    for cell in cells_of(some):
+        name = f"{cell['method'].removeprefix('published ')}, {cell['task'].replace('_', ' ')}"
+        each = [_rate(samples, cell)]
+        each += [_plain_rate(some, state=state, **cell) for state in states]
+        lines.append([f"{name}, {cell['cal']} pairs", *each, _plain_rate(own, **cell)])
+    head = [f"random state {state}" for state in (0, *states)]
+    return markdown(["on their samples", *head, "scikit-learn's networks, state 0"], lines)
+
+
+def _plain_rate(found: Rows, **chosen: Any) -> str:
+    rate, _, _, runs = rates(found, **chosen)
+    return f"{rate:.2f} ({runs})" if runs else "-"
 
 
 FIGURE1 = (0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.2)
@@ -632,6 +635,7 @@ SHORT: dict[str, tuple[str, Callable[..., str]]] = {
     "coverage": ("fig1 fig2 latents table1 fig6 retrained hpd", _coverage),
     "agreement, informative": ("samples fig2 retrained", _agreement),
     "exceptions": ("samples fig2 retrained exceptions", _exceptions),
+    "states": ("samples exceptions", _states),
     "figure 1, short": ("fig1", _figure1),
     "figure 2, short": ("fig2", _figure2),
     "samples, short": ("samples", _samples),
