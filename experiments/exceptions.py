@@ -54,7 +54,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
     },
     "paper": {
         "states": 2,
-        "cells": {("two_moons", 1000): 20, ("slcp", 1000): 20},
+        "cells": {("two_moons", 1000): 10, ("slcp", 1000): 10},
         "original": {("two_moons", 1000): 10},
         "oracle": (("two_moons", 100), ("slcp", 100), ("two_moons", 500)),
         "nulls": 100,
