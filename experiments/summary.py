@@ -530,9 +530,12 @@ def _figure3(found: Rows) -> str:
         names = {latents.THEIRS: "L-C2ST-NF, as they ran it", latents.RERUN: "L-C2ST-NF, rerun"}
         name = names.get(row["method"], f"our {row['method']}")
         p = f"{max(row['pvalue']):.3f}"
-        lines.append([name, str(row["nulls"]), f"{_rejected(row)} of 9", p, along])
+        ends = ", ".join(f"{row['null_high'][row['gains'].index(g)]:.4f}" for g in (-20, 0, 20))
+        null = ends if row["method"] in (latents.THEIRS, latents.RERUN) else ""
+        lines.append([name, str(row["nulls"]), f"{_rejected(row)} of 9", p, along, null])
     head = ["on their latents", "nulls", "rejected", "largest p"]
-    return markdown([*head, "rank correlation with \\|gain\\|"], lines)
+    along, null = "rank correlation with \\|gain\\|", "97.5 % of nulls at gains -20, 0, 20"
+    return markdown([*head, along, null], lines)
 
 
 GAIN = 10
