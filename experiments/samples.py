@@ -49,7 +49,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
         # With 200 pairs there is nothing in print, but that is where power of ours grows.
         "cal": {100: 20, 200: 20, 500: 20, 1000: 10, 2000: 5, 5000: 2},
         # Of tests as published, which vary more from run to run.
-        "again": {100: 50, 500: 40, 1000: 30, 2000: 25, 5000: 10},
+        "again": {100: 50, 500: 40, 1000: 30, 2000: 25, 5000: 4},
         "nulls": 100,
         "draws": 10_000,
     },
