@@ -162,7 +162,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     ax.set_ylim(len(every) - 0.4, -0.6)
     ax.grid(axis="y", color="#eeeeee", lw=0.8)
     ax.set_axisbelow(True)
-    ax.set(xlabel="power", xlim=(-0.03, 1.06))
+    ax.set(xlabel="power, cells by test, task, $N_{train}$ and $N_{cal}$", xlim=(-0.03, 1.06))
     figure.legend(handles=_handles(), loc="outside upper center", ncols=3, frameon=False)
     save(figure, path)
 
