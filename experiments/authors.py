@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.stats
@@ -20,10 +20,11 @@ from torch import Tensor
 __all__ = [
     "ASIDE",
     "FOLDER",
+    "Difference",
     "absent",
-    "agree",
-    "agree_over_flows",
     "arrays",
+    "difference",
+    "difference_over_flows",
     "informative",
     "printed_rate",
     "printed_statistic",
@@ -116,8 +117,20 @@ def printed_statistic(row: dict[str, Any]) -> float | None:
     return float(values[TRAINED.index(row["train"])])
 
 
-def agree(method: str, each: np.ndarray, printed: float) -> bool | None:
-    """Whether a rate and a printed one differ by no more than the 95 % interval of the difference.
+class Difference(NamedTuple):
+    """How far a rate is from a printed one, and half the 95 % interval of that."""
+
+    size: float
+    half: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether they cannot be told apart."""
+        return self.size <= self.half
+
+
+def difference(method: str, each: np.ndarray, printed: float) -> Difference | None:
+    """A rate beside a printed one; None if it cannot be judged.
 
     The observations of a run share the classifiers of a local test, so that its rates vary from
     run to run; fewer than three runs tell nothing of that, and are not judged. An oracle has a
@@ -130,9 +143,9 @@ def agree(method: str, each: np.ndarray, printed: float) -> bool | None:
         printed: The printed rate.
 
     Example:
-        >>> agree("published L-C2ST", np.array([0.9, 0.8, 1.0]), 0.86)
+        >>> difference("published L-C2ST", np.array([0.9, 0.8, 1.0]), 0.86).agrees
         True
-        >>> agree("published L-C2ST", np.array([0.2, 0.2, 0.2]), 0.86)
+        >>> difference("published L-C2ST", np.array([0.2, 0.2, 0.2]), 0.86).agrees
         False
     """
     runs, tests = len(each), OBSERVATIONS * len(each)
@@ -147,11 +160,13 @@ def agree(method: str, each: np.ndarray, printed: float) -> bool | None:
     else:
         two = max(two, float(each.var(ddof=1)) / runs)
         quantile = float(scipy.stats.t.ppf(0.975, runs - 1))
-    return abs(one - other) <= quantile * math.sqrt(two + far)
+    return Difference(abs(one - other), quantile * math.sqrt(two + far))
 
 
-def agree_over_flows(method: str, flows: Sequence[np.ndarray], printed: float) -> bool | None:
-    """Whether a printed rate may be that of one more flow, trained as ours were.
+def difference_over_flows(
+    method: str, flows: Sequence[np.ndarray], printed: float
+) -> Difference | None:
+    """A mean rate beside a printed one, which may be that of one more flow, trained as ours were.
 
     The printed rate is that of one flow, so that the variance between flows enters the difference
     once for it, and divided by their number for our mean. It is what the means of flows vary by,
@@ -161,14 +176,14 @@ def agree_over_flows(method: str, flows: Sequence[np.ndarray], printed: float) -
     Args:
         method: The method.
         flows: Rejection rates on each flow, one for each run; of an oracle there may be one run,
-            whose observations count, as in :func:`agree`.
+            whose observations count, as in :func:`difference`.
         printed: The printed rate.
 
     Example:
         >>> each = [np.array([0.0, 0.1]), np.array([0.9, 1.0]), np.array([0.4, 0.5])]
-        >>> agree_over_flows("published L-C2ST", each, 0.8)
+        >>> difference_over_flows("published L-C2ST", each, 0.8).agrees
         True
-        >>> agree_over_flows("published L-C2ST", each[:1] * 3, 0.8)
+        >>> difference_over_flows("published L-C2ST", each[:1] * 3, 0.8).agrees
         False
     """
     if len(flows) < FEWEST:
@@ -180,7 +195,7 @@ def agree_over_flows(method: str, flows: Sequence[np.ndarray], printed: float) -
     owed = max(0.0, between - float(np.mean([_of_runs(method, each) for each in flows])))
     variance = max(floor, between / len(flows)) + owed + far
     quantile = float(scipy.stats.t.ppf(0.975, len(flows) - 1))
-    return abs(one - other) <= quantile * math.sqrt(variance)
+    return Difference(abs(one - other), quantile * math.sqrt(variance))
 
 
 def _of_runs(method: str, each: np.ndarray) -> float:

@@ -13,7 +13,14 @@ from matplotlib.lines import Line2D
 
 from assay.tasks import BENCHMARK
 
-from .authors import ASIDE, agree, agree_over_flows, printed_rate, printed_statistic
+from .authors import (
+    ASIDE,
+    Difference,
+    difference,
+    difference_over_flows,
+    printed_rate,
+    printed_statistic,
+)
 from .limit import tested
 from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS, ORACLES, STACKED, several
@@ -26,6 +33,7 @@ __all__ = [
     "agreed",
     "beside",
     "cells_of",
+    "compared",
     "curves",
     "handles",
     "per_flow",
@@ -161,15 +169,21 @@ def per_flow(found: list[dict[str, Any]], **chosen: Any) -> list[np.ndarray]:
     return [per_run(some, draw=flow) for flow in flows]
 
 
-def agreed(found: list[dict[str, Any]], cell: dict[str, Any]) -> bool | None:
-    """Whether a cell agrees with print, over runs or over flows; None if it is not judged."""
+def compared(found: list[dict[str, Any]], cell: dict[str, Any]) -> Difference | None:
+    """How far a cell is from print, over runs or over flows; None if it is not judged."""
     printed = printed_rate(cell)
     if printed is None:
         return None
     flows = per_flow(found, **cell)
     if flows:
-        return agree_over_flows(cell["method"], flows, printed)
-    return agree(cell["method"], per_run(found, **cell), printed)
+        return difference_over_flows(cell["method"], flows, printed)
+    return difference(cell["method"], per_run(found, **cell), printed)
+
+
+def agreed(found: list[dict[str, Any]], cell: dict[str, Any]) -> bool | None:
+    """Whether a cell agrees with print; None if it is not judged."""
+    judged = compared(found, cell)
+    return None if judged is None else judged.agrees
 
 
 def rates(found: list[dict[str, Any]], **chosen: Any) -> tuple[float, float, float, int]:

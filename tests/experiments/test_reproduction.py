@@ -157,22 +157,49 @@ def test_agreement_is_counted_where_it_could_fail(numbers):
     again = [row("published L-C2ST", [0.01, 0.5], draw=1)]
     text = summary._agreement(FOUND, FOUND, again)
     assert "| their samples, L-C2ST | 2 | 1 | 0 | 0 % | 0.65 |" in text
-    assert "| zuko's flow, all | 2 | 1 | 0 | 0 % | 0.65 |" in text
-    assert "| sbi's flows, L-C2ST | 1 | 0 | 0 | - | 0.40 |" in text
-    assert "agree: 0 of 1 on their samples, 0 of 1 on zuko's flow." in text
+    assert "| zuko's flow, older, all | 2 | 1 | 0 | 0 % | 0.65 |" in text
+    assert "| sbi's flows, L-C2ST | 1 | 0 | 0 | - | 0.40 | - |" in text
+    assert "agree: 0 of 1 on their samples, 0 of 1 on zuko's flow, older." in text
 
 
 def test_cells_that_differ(numbers):
-    """Beside the rates on their samples and of sbi's flows, and by other networks."""
-    cell = {"question": "state", "cal": 500}
-    found = [row("published L-C2ST", [p, 0.5], state=s, **cell) for s, p in ((0, 0.01), (1, 0.5))]
-    found.append(row("published L-C2ST", [0.5, 0.5], question="scikit-learn", cal=500))
+    """Beside the rates on their samples and of sbi's flows."""
     theirs = [row("published L-C2ST", [0.01, 0.01], cal=500)]
     again = [row("published L-C2ST", [0.01, 0.01], cal=500, draw=i, run=i) for i in range(5)]
-    text = summary._exceptions(theirs, FOUND, again, found)
-    flows = "1.00 (5, 1.00 to 1.00 over 5 flows)"
-    said = f"| 0.90 | 1.00 (1) | 0.00 (30) † | {flows} | 0.00 to 0.50, scikit-learn 0.00 |"
+    text = summary._exceptions(theirs, FOUND, again, [])
+    said = "| 0.90 | 1.00 (1) | 0.00 (30) † | 1.00 (5, 1.00 to 1.00 over 5 flows) |"
     assert f"| L-C2ST, slcp | 1000, 500 {said}" in text
+
+
+def test_random_states_and_the_same_runs_by_scikit_learn(numbers):
+    """The last column has the runs that both have: here one of two."""
+    cell = {"question": "state", "cal": 500}
+    found = [row("published L-C2ST", [p, 0.5], state=s, **cell) for s, p in ((1, 0.01), (2, 0.5))]
+    found.append(row("published L-C2ST", [0.5, 0.5], question="scikit-learn", cal=500, run=1))
+    theirs = [
+        row("published L-C2ST", [p, 0.01], cal=500, run=i) for i, p in enumerate((0.01, 0.5))
+    ]
+    text = summary._states(theirs, found)
+    assert (
+        "| L-C2ST, slcp, 500 pairs | 0.75 (2) / 0.90 | 0.50 (1) | 0.00 (1) | 0.00, 0.50 (1) |"
+        in text
+    )
+
+
+def test_pairs_that_are_needed(monkeypatch):
+    """Between two sizes by logarithms, and over those of the printed test in latents."""
+    printed = {"published L-C2ST": 0.1, "published L-C2ST-NF": 0.8}
+    monkeypatch.setattr(
+        summary, "printed_rate", lambda c: printed[c["method"]] if c["cal"] >= 1000 else 0.0
+    )
+    found = [
+        row("score-NF", [0.01] * hits + [0.5] * (5 - hits), cal=n)
+        for n, hits in ((100, 2), (400, 5))
+    ]
+    text = summary._pairs(found)
+    assert "| printed L-C2ST | no | not reached |" in text
+    assert "| printed L-C2ST-NF | no | 1000 |" in text
+    assert "| our score-NF | yes | 252 (4.0 times fewer) |" in text
 
 
 def test_one_more_flow_agrees_and_another_recipe_does_not():
@@ -187,7 +214,7 @@ def test_one_more_flow_agrees_and_another_recipe_does_not():
     for mean, low, high in ((0.5, 0.925, 1.0), (0.1, 0.0, 0.4)):
         printed = [drawn(mean, 1, 50).mean() for _ in range(800)]
         same = [
-            authors.agree_over_flows("published L-C2ST", list(drawn(0.5, 8, 2)), p)
+            authors.difference_over_flows("published L-C2ST", list(drawn(0.5, 8, 2)), p).agrees
             for p in printed
         ]
         assert low <= np.mean(same) <= high

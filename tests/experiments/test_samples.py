@@ -7,7 +7,7 @@ import pytest
 import torch
 from experiments import authors, samples
 from experiments.__main__ import main
-from experiments.authors import agree, printed_rate, printed_statistic
+from experiments.authors import difference, printed_rate, printed_statistic
 from experiments.samples import SAMPLES, Theirs
 
 N = 400
@@ -118,10 +118,10 @@ def test_few_runs_agree_with_more():
     local, oracle = "published L-C2ST", "published C2ST"
     spread, close = np.array([0.2, 0.4, 0.6, 0.8, 1.0]), np.full(5, 0.6)
     # Runs that vary tell less than runs that do not.
-    assert agree(local, spread, 0.9)
-    assert not agree(local, close, 0.9)
-    assert agree(local, np.ones(5), 0.98)
+    assert difference(local, spread, 0.9).agrees
+    assert not difference(local, close, 0.9).agrees
+    assert difference(local, np.ones(5), 0.98).agrees
     # One run is not judged, but the ten observations of an oracle are ten tests.
-    assert agree(local, np.array([0.4]), 0.9) is None
-    assert agree(oracle, np.array([0.4]), 0.9) is False
-    assert agree(oracle, np.array([0.8]), 0.9)
+    assert difference(local, np.array([0.4]), 0.9) is None
+    assert not difference(oracle, np.array([0.4]), 0.9).agrees
+    assert difference(oracle, np.array([0.8]), 0.9).agrees
