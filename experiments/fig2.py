@@ -325,15 +325,17 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
         ax.set_title(f"{name}\n{size_shown}", fontsize=8)
     for ax, name in zip(axes[-1], ("train", "train", "cal", "cal"), strict=True):
         ax.set_xlabel(f"$N_{{{name}}}$", fontsize=8)
+    *known, again, ours = handles()
+    again.set_label("rerun, zuko's flow")
     several = Line2D([], [], color="#666666", label="rerun, sbi's flows", **SEVERAL)
     figure.legend(
-        handles=[*handles(), several],
+        handles=[*known, again, several, ours],
         loc="outside upper center",
         ncols=7,
-        fontsize=7.5,
+        fontsize=7,
         frameon=False,
-        columnspacing=1.2,
-        handletextpad=0.5,
+        columnspacing=1.0,
+        handletextpad=0.4,
     )
     save(figure, path)
 
@@ -372,8 +374,9 @@ def _row(axes: Any, found: list[dict[str, Any]], cal: int, train: int) -> None:
     axes[0].set_ylim(0, None)
     axes[3].set_ylim(-0.02, 0.42)
     axes[3].axhline(ALPHA, color="#333333", lw=0.8, ls=":")
-    if not panels[3][1]:
-        axes[3].text(0.5, 0.5, "not run", transform=axes[3].transAxes, ha="center", fontsize=8)
+    for ax, rows, *_ in panels:
+        if not rows:
+            ax.text(0.5, 0.5, "not run", transform=ax.transAxes, ha="center", fontsize=8)
 
 
 # A value and the ends of its interval.
