@@ -1,6 +1,7 @@
 """Tables of the reproduction are those of the results, and words around them stay."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -231,6 +232,13 @@ def test_power_is_that_of_all_pairs(numbers):
 )
 def test_verdicts(whole, some, word):
     assert summary._verdict(whole, some) == word
+
+
+def test_the_factors_in_the_readme_are_those_of_the_page():
+    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    (line,) = (one for one in page.splitlines() if one.startswith("| our score-NF | yes |"))
+    factors = re.findall(r"\(([\d.]+) times fewer\)", line)
+    assert f"{' and '.join(factors)} times fewer" in (ROOT / "README.md").read_text("utf-8")
 
 
 @pytest.mark.skipif(not authors.FOLDER.is_dir(), reason="needs the authors' numbers")
