@@ -94,22 +94,23 @@ def _falls(found: Rows) -> Claim:
     return _verdict(all(curves), float(np.mean(steps)) >= 0.9), said
 
 
-def _latents_better(found: Rows) -> Claim:
+def _latents_better(samples: Rows, retrained: Rows) -> Claim:
     """At least the power of L-C2ST in all cells where either is informative, or in most."""
-    better, print_better = [], []
-    for cell in _cells(found, (NF,)):
-        pair = [{**cell, "method": method} for method in (L, NF)]
-        printed = [printed_rate(c) for c in pair]
-        each = [per_run(found, **c) for c in pair]
-        if not any(map(informative, printed)) or not len(each[0]):
-            continue
-        better.append(each[1].mean() >= each[0].mean())
-        print_better.append((printed[1] or 0) >= (printed[0] or 0))
-    said = (
-        f"as much power or more in {sum(better)} of {len(better)} cells in which either is "
-        f"informative, in print in {sum(print_better)}"
-    )
-    return _verdict(all(better), float(np.mean(better)) > 0.5), said
+    said, every = [], []
+    for name, found in (("their samples", samples), ("sbi's flows", retrained)):
+        better, print_better = [], []
+        for cell in _cells(found, (NF,)):
+            pair = [{**cell, "method": method} for method in (L, NF)]
+            printed = [printed_rate(c) for c in pair]
+            each = [per_run(found, **c) for c in pair]
+            if not any(map(informative, printed)) or not len(each[0]):
+                continue
+            better.append(each[1].mean() >= each[0].mean())
+            print_better.append((printed[1] or 0) >= (printed[0] or 0))
+        said.append(f"{sum(better)} of {len(better)} on {name}, in print in {sum(print_better)}")
+        every += better
+    words = f"as much power or more, in cells in which either is informative: {'; '.join(said)}"
+    return _verdict(all(every), float(np.mean(every)) > 0.5), words
 
 
 def _like_the_oracle(found: Rows) -> Claim:
@@ -149,16 +150,12 @@ def _level(found: Rows) -> Claim:
     return _verdict(all(means) and all(c[1] <= nominal for c in cells), all(means)), said
 
 
-def _pairs_needed(found: Rows, samples: Rows) -> Claim:
-    """At least 0.95 on their samples and on our flow; or on one of them."""
+def _full_power(samples: Rows) -> Claim:
+    """At least 0.95 on their samples; or 0.8."""
     cell = {"task": "two_moons", "train": FIXED, "cal": 2000, "right": False, "method": NF}
-    theirs, ours = (rates(rows, **cell) for rows in (samples, found))
-    said = (
-        f"power {theirs[0]:.2f} ({theirs[3]} runs) on their samples, {ours[0]:.2f} ({ours[3]} "
-        f"runs) on our flow, {printed_rate(cell):.2f} in print"
-    )
-    enough = [one[0] >= 0.95 for one in (theirs, ours)]
-    return _verdict(all(enough), any(enough)), said
+    rate, _, _, runs = rates(samples, **cell)
+    said = f"power {rate:.2f} ({runs} runs) on their samples, {printed_rate(cell):.2f} in print"
+    return _verdict(rate >= 0.95, rate >= 0.8), said
 
 
 def _above_hpd(found: Rows, again: Rows) -> Claim:
@@ -245,13 +242,13 @@ CLAIMS: tuple[tuple[str, str, Callable[..., Claim]], ...] = (
         _single_class,
     ),
     ("Statistics fall as N_train grows (Fig. 2, column 1)", "fig2", _falls),
-    ("L-C2ST-NF is uniformly better than L-C2ST (Fig. 2)", "fig2", _latents_better),
+    ("L-C2ST-NF is uniformly better than L-C2ST (Fig. 2)", "samples retrained", _latents_better),
     ("Local tests are comparable to the oracle C2ST (abstract)", "fig2", _like_the_oracle),
     ("Type I errors are controlled at 0.05 (Fig. 2, column 4)", "retrained", _level),
     (
         "On Two Moons L-C2ST-NF has full power from N_cal = 2000 (Fig. 2, column 3)",
-        "fig2 samples",
-        _pairs_needed,
+        "samples",
+        _full_power,
     ),
     ("Both outperform local HPD (abstract)", "fig2 hpd", _above_hpd),
     ("Both are cheaper than local HPD (Table 1)", "table1", _cheaper),
