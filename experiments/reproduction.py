@@ -363,9 +363,9 @@ def _smoke(found: Rows) -> str:
     minutes = (run["killed after"] + run["rest"]) / 60
     cores = f"{run['workers']} process{'es' * (run['workers'] > 1)} on two cores"
     return (
-        f"At the small budget {run['jobs']} jobs took {minutes:.0f} minutes in {cores}, killed "
-        f"after {run['killed after']} s, with {run['kept']} jobs done, and started again "
-        "(`benchmarks/smoke.py`).\n"
+        f"At the small budget {run['jobs']} jobs took {minutes:.0f} minutes in {cores}, beside "
+        f"other work. The run was killed after {run['killed after']} s, with {run['kept']} jobs "
+        "done, and went on with the others (`benchmarks/smoke.py`).\n"
     )
 
 
