@@ -321,8 +321,8 @@ def _agreement(samples: Rows, fig2: Rows, retrained: Rows) -> str:
         judged = [d.agrees for d, *_ in every if d is not None]
         if judged:
             counted.append(f"{sum(judged)} of {len(judged)} on {name}")
-    head = ["informative cells", "cells", "judged", "agree", "share", "mean absolute difference"]
-    head.append("mean half-width of the interval")
+    head = ["informative cells", "cells", "judged", "agree", "share"]
+    head += ["mean absolute difference of judged", "mean half-width of the interval"]
     return f"{markdown(head, lines)}\n**Of judged cells agree: {', '.join(counted)}.**\n"
 
 
@@ -330,13 +330,15 @@ Cell = tuple[Difference | None, float, float]
 
 
 def _counts(cells: list[Cell]) -> list[str]:
-    """How many cells there are, are judged and agree, how far rates are, and how far they may."""
-    judged = [d for d, *_ in cells if d is not None]
-    agree = sum(d.agrees for d in judged)
-    far = np.mean([abs(rate - printed) for _, rate, printed in cells])
-    share = f"{100 * agree / len(judged):.0f} %" if judged else "-"
-    half = f"{np.mean([d.half for d in judged]):.2f}" if judged else "-"
-    return [str(len(cells)), str(len(judged)), str(agree), share, f"{far:.2f}", half]
+    """How many cells there are, are judged and agree; how far rates of those judged are and may."""
+    judged = [(d, abs(rate - printed)) for d, rate, printed in cells if d is not None]
+    counts = [str(len(cells)), str(len(judged))]
+    if not judged:
+        return [*counts, "0", "-", "-", "-"]
+    agree = sum(d.agrees for d, _ in judged)
+    far, half = np.mean([size for _, size in judged]), np.mean([d.half for d, _ in judged])
+    share = f"{100 * agree / len(judged):.0f} %"
+    return [*counts, str(agree), share, f"{far:.2f}", f"{half:.2f}"]
 
 
 def _places(samples: Rows, fig2: Rows, retrained: Rows) -> list[tuple[str, Rows]]:

@@ -157,9 +157,9 @@ def test_agreement_is_counted_where_it_could_fail(numbers):
     """Of informative cells alone; one run is not judged."""
     again = [row("published L-C2ST", [0.01, 0.5], draw=1)]
     text = summary._agreement(FOUND, FOUND, again)
-    assert "| their samples, L-C2ST | 2 | 1 | 0 | 0 % | 0.65 |" in text
-    assert "| zuko's flow, older, all | 2 | 1 | 0 | 0 % | 0.65 |" in text
-    assert "| sbi's flows, L-C2ST | 1 | 0 | 0 | - | 0.40 | - |" in text
+    assert "| their samples, L-C2ST | 2 | 1 | 0 | 0 % | 0.90 |" in text
+    assert "| zuko's flow, older, all | 2 | 1 | 0 | 0 % | 0.90 |" in text
+    assert "| sbi's flows, L-C2ST | 1 | 0 | 0 | - | - | - |" in text
     assert "agree: 0 of 1 on their samples, 0 of 1 on zuko's flow, older." in text
 
 
