@@ -330,7 +330,7 @@ Cell = tuple[Difference | None, float, float]
 
 
 def _counts(cells: list[Cell]) -> list[str]:
-    """How many cells there are, are judged and agree; how far rates of those judged are and may."""
+    """How many cells there are, are judged and agree; of the judged, how far rates are and may."""
     judged = [(d, abs(rate - printed)) for d, rate, printed in cells if d is not None]
     counts = [str(len(cells)), str(len(judged))]
     if not judged:
