@@ -907,4 +907,6 @@ def _sweep(parts: Iterable[Path]) -> None:
     for part in parts if sys.platform != "win32" else ():
         with suppress(OSError), open(part, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            part.unlink()
+            # Another may have removed it since it was opened, and its writer begun anew.
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(part)):
+                part.unlink()

@@ -124,6 +124,20 @@ def test_many_writers_at_once(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_part_that_was_begun_anew_is_not_swept(tmp_path, monkeypatch):
+    """Removed by another between being opened and being locked, and written again."""
+    part = tmp_path / ".a.part"
+    part.write_bytes(b"left")
+
+    def flock(file, how):
+        os.unlink(file.name)
+        part.write_bytes(b"anew")
+
+    monkeypatch.setattr(_core.fcntl, "flock", flock)
+    _core._sweep([part])
+    assert part.read_bytes() == b"anew"
+
+
 def test_a_part_that_was_swept_before_it_was_locked(tmp_path, monkeypatch):
     taken = []
 
