@@ -91,16 +91,16 @@ LEVELS = Network((100,), penalty=0.0, epochs=25_000, patience=10, early=False)
 
 
 @dataclass(frozen=True)
-class Sklearn:
-    """The original, one copy after the other.
-
-    Args:
-        network: What it looks like, and when it stops.
-        state: The random state; the authors' is always 0.
-    """
+class _Trained:
+    """A network and its random state, which in the authors' code is always 0."""
 
     network: Network
     state: int = 0
+
+
+@dataclass(frozen=True)
+class Sklearn(_Trained):
+    """The original, one copy after the other."""
 
     def fit(self, inputs: Tensor, labels: Tensor) -> Fitted:
         """Fits all copies: inputs (h, n, p), labels (h, n)."""
@@ -118,16 +118,8 @@ def _asked(network: MLPClassifier, at: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Batched:
-    """All copies at once.
-
-    Args:
-        network: What it looks like, and when it stops.
-        state: The random state; the authors' is always 0.
-    """
-
-    network: Network
-    state: int = 0
+class Batched(_Trained):
+    """All copies at once."""
 
     def fit(self, inputs: Tensor, labels: Tensor) -> Fitted:
         """Fits all copies: inputs (h, n, p), labels (h, n), as many of a class in each."""
