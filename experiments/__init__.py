@@ -1,35 +1,24 @@
 """The figures and tables of the paper, each beside what this library makes of the same data."""
 
-from .beyond import BEYOND
-from .exceptions import EXCEPTIONS
-from .fig1 import FIG1
-from .fig2 import FIG2
-from .fig3 import FIG3
-from .fig4 import FIG4
-from .fig6 import FIG6
-from .hpd import HPD
-from .latents import LATENTS
-from .retrained import RETRAINED
-from .samples import SAMPLES
-from .table1 import TABLE1
-from .table2 import TABLE2
-from .why import WHY
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["EXPERIMENTS"]
+if TYPE_CHECKING:
+    from .runs import Experiment
 
-EXPERIMENTS = (
-    FIG1,
-    FIG2,
-    FIG3,
-    FIG4,
-    FIG6,
-    TABLE1,
-    TABLE2,
-    BEYOND,
-    SAMPLES,
-    LATENTS,
-    WHY,
-    EXCEPTIONS,
-    RETRAINED,
-    HPD,
+    EXPERIMENTS: tuple[Experiment, ...]
+
+__all__ = ["EXPERIMENTS"]  # noqa: F822
+
+# Modules, each with an experiment of its name. They are imported when they are asked for: others
+# of this package are used where what they need is absent.
+NAMES = (
+    *("fig1", "fig2", "fig3", "fig4", "fig6", "table1", "table2", "beyond"),
+    *("samples", "latents", "why", "exceptions", "retrained", "hpd"),
 )
+
+
+def __getattr__(name: str) -> Any:
+    if name != "EXPERIMENTS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return tuple(getattr(import_module(f".{one}", __name__), one.upper()) for one in NAMES)

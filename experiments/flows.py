@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -32,10 +33,12 @@ from tqdm import tqdm
 from assay._core import atomic_write, isolated, stream
 from assay.samples.posterior import StandardNormal
 
+from .couplings import build_nsf
+
 __all__ = ["MAF", "NSF", "Architecture", "Flow", "SbiMAF", "SbiNSF", "Training", "train"]
 
-# Rows that a network sees at a time when nothing is learned, which bounds its memory.
-ROWS = 2**11
+# Rows that a network sees at a time when nothing is learned, on a processor and on a GPU.
+ROWS, MANY = 2**11, 2**18
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class MAF:
 
 @dataclass(frozen=True)
 class SbiNSF:
-    """The neural spline flow of the paper: couplings and LU layers, built by sbi."""
+    """The neural spline flow of the paper: couplings and LU layers, built by sbi where it is."""
 
     transforms: int = 5
     bins: int = 10
@@ -78,6 +81,8 @@ class SbiNSF:
     def build(self, m: int, d: int) -> nn.Module:
         """A network over m parameters given d observed numbers, with random weights."""
         shape = {"num_transforms": self.transforms, "hidden_features": self.hidden}
+        if find_spec("sbi") is None:
+            return _AsZuko(build_nsf(m, d, num_bins=self.bins, **shape))
         return _from_sbi("build_nsf", m, d, num_bins=self.bins, **shape)
 
 
@@ -190,16 +195,27 @@ class Flow:
         """
         z = torch.randn(len(x) * n, self.base.dim, generator=generator, dtype=torch.float32)
         draws = x.new_empty(z.shape)
-        with torch.no_grad():
-            for rows in torch.arange(len(z)).split(ROWS):
-                at = self.network(_standard(x[rows // n], self.x_scale))
-                theta = at.transform.inv(z[rows].to(self.device)).double()
-                draws[rows] = (theta * self.theta_scale[1] + self.theta_scale[0]).to(x)
+        for rows in torch.arange(len(z)).split(_most(self.device)):
+            draws[rows] = self._theta(z[rows], x[rows // n])
         return draws.reshape(len(x), n, -1)
+
+    def base_to_theta(self, z: Tensor, x: Tensor) -> Tensor:
+        """Parameters (n, m) of latents (n, m) at observations (n, d)."""
+        most = _most(self.device)
+        parts = zip(z.split(most), x.split(most), strict=True)
+        return torch.cat([self._theta(*rows) for rows in parts])
+
+    @torch.no_grad()
+    def _theta(self, z: Tensor, x: Tensor) -> Tensor:
+        at = self.network(_standard(x, self.x_scale))
+        theta = at.transform.inv(z.to(self.device)).double()
+        scaled: Tensor = theta * self.theta_scale[1] + self.theta_scale[0]
+        return scaled.to(x)
 
     def _by_rows(self, ask: Callable[..., Tensor], theta: Tensor, x: Tensor) -> Tensor:
         """What the network says of theta (n, m) at x (n, d) or (d,), some rows at a time."""
-        parts = zip(theta.split(ROWS), x.expand(len(theta), -1).split(ROWS), strict=True)
+        most = _most(self.device)
+        parts = zip(theta.split(most), x.expand(len(theta), -1).split(most), strict=True)
         scaled = ((_standard(a, self.theta_scale), _standard(b, self.x_scale)) for a, b in parts)
         return torch.cat([ask(*rows).to(theta) for rows in scaled])
 
@@ -231,6 +247,11 @@ class Flow:
         network = _built(architecture, theta_scale, x_scale)
         network.load_state_dict(tensors)
         return cls(architecture, _frozen(network), theta_scale, x_scale, tuple(header["losses"]))
+
+
+def _most(device: torch.device) -> int:
+    """Rows at a time."""
+    return MANY if device.type == "cuda" else ROWS
 
 
 def _scale(rows: Tensor) -> Tensor:
@@ -358,7 +379,8 @@ def _pass(
 def _validation(network: nn.Module, theta: Tensor, x: Tensor, how: Training) -> float:
     """The mean loss of rows that were held out."""
     network.eval()
-    parts = zip(theta.split(ROWS), x.split(ROWS), strict=True)
+    most = _most(theta.device)
+    parts = zip(theta.split(most), x.split(most), strict=True)
     density = torch.cat([_log_prob(network, *rows) for rows in parts])
     return _checked(-float(density.double().mean()), how)
 

@@ -31,7 +31,7 @@ from assay.results import versions
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Context", "Experiment", "Job", "Records", "completed", "conduct"]
+__all__ = ["Context", "Experiment", "Job", "Records", "assembled", "completed", "conduct"]
 
 Job = dict[str, Any]
 Found = tuple[dict[str, Any], float]
@@ -294,6 +294,14 @@ def conduct(
     if experiment.prepare is not None and todo:
         experiment.prepare(todo, context, executor)
     completed(chosen, partial(experiment.run, context=context), records, executor)
+    return assembled(experiment, budget, context, records)
+
+
+def assembled(
+    experiment: Experiment, budget: str, context: Context, records: Records
+) -> list[dict[str, Any]]:
+    """Leaves a JSON file and a figure of all that is recorded, and returns it."""
+    jobs = experiment.jobs(budget)
     found = _rows(jobs, records)
     missing = sum(job not in records for job in jobs)
     if missing and not experiment.partial:
