@@ -86,34 +86,26 @@ test-adapters: .venv-adapters/.installed
 	KERAS_BACKEND=torch .venv-adapters/bin/python -m pytest -m adapters -k bayesflow \
 		tests/adapters/test_foreign.py
 
-# Experiments lie beside benchmarks, and are not installed.
+# Experiments and benchmarks lie beside the package, and are not installed.
 bench: export PYTHONPATH := .
 bench: install $(DOCS)/.installed
+	$(BIN)/python -m benchmarks.bars all
+	$(BIN)/python -m benchmarks.bars leak,leak-networks
+	$(BIN)/python -m benchmarks.alternatives --half held --out results/bars/alternatives.json
+	$(BIN)/python -m benchmarks.simulator --out results/bars/simulator.json
+	$(BIN)/python -m benchmarks.level
+	$(BIN)/python -m benchmarks.speed_check
 	$(BIN)/python -m benchmarks.speed peer --out results/speed/peer.json
 	$(BIN)/python -m benchmarks.speed threads --out results/speed/threads.json
 	$(BIN)/python -m benchmarks.speed sizes --out results/speed/sizes.json
 	$(BIN)/python -m benchmarks.speed memory --out results/speed/memory.json
 	$(BIN)/python -m benchmarks.speed_compat
+	$(BIN)/python -m benchmarks.speed_ranks
+	$(BIN)/python -m benchmarks.speed_c2st
+	$(BIN)/python -m benchmarks.speed_jansen_rit
+	$(BIN)/python -m benchmarks.tasks
+	$(DOCS)/bin/python -m benchmarks.peers --out results/speed/peers.json
 	$(DOCS)/bin/python -m benchmarks.reach
-	$(BIN)/python benchmarks/speed_closed_form.py
-	$(BIN)/python benchmarks/level.py
-	$(BIN)/python benchmarks/level_closed_form.py
-	$(BIN)/python benchmarks/power_paper_samples.py
-	$(BIN)/python benchmarks/tasks.py
-	$(BIN)/python benchmarks/speed_jansen_rit.py
-	$(BIN)/python benchmarks/leak.py
-	$(BIN)/python benchmarks/speed_local.py
-	$(BIN)/python benchmarks/speed_ranks.py
-	$(BIN)/python benchmarks/speed_lhpd.py
-	$(BIN)/python benchmarks/power_lhpd.py
-	$(BIN)/python benchmarks/speed_c2st.py
-	$(BIN)/python -m benchmarks.effects claims
-	$(BIN)/python -m benchmarks.effects at
-	$(BIN)/python -m benchmarks.effects bands
-	$(BIN)/python -m benchmarks.effects reweighted
-	$(BIN)/python benchmarks/power_mde.py
-	$(BIN)/python benchmarks/zoom.py
-	$(BIN)/python -m benchmarks.simulator --repetitions 20 --level 200
 	$(BIN)/python -m benchmarks.page
 
 # Every figure and table of the paper: at a small budget, under half an hour on two cores, or with

@@ -1,7 +1,7 @@
 """A suite of alternatives: what a deciding test finds, beside the best that any could find.
 
-    PYTHONPATH=src:. python -m benchmarks.alternatives [--half all] [--repetitions 200]
-        [--workers 2] [--tests moments] [--references oracle,energy] [--only "m = 20"] [--seed 0]
+    python -m benchmarks.alternatives [--half all] [--repetitions 200]
+        [--workers 2] [--tests score] [--references oracle,energy] [--only "m = 20"] [--seed 0]
         [--out alternatives.json]
 
 **Designs.** x ~ N(0, I_d), of which two numbers are informative. In standard coordinates u, q is
@@ -53,7 +53,7 @@ from tqdm import tqdm
 
 import assay
 from assay._core import stream
-from assay.samples.neighbourhoods import Distance, Nearest
+from assay.neighbourhood import Distance, Nearest
 
 from .record import origin
 
@@ -78,7 +78,7 @@ class Extent:
 
 
 def _near(informative: Tensor, share: float) -> Tensor:
-    return Nearest((share,)).inside(informative, X_O[None])[0, 0].float()
+    return Nearest(share).inside(informative, X_O[None])[0].float()
 
 
 def _nearest(share: float) -> Extent:
@@ -775,7 +775,7 @@ class Near(NamedTuple):
 def find(
     design: Design, calibration: assay.Calibration, x_o: Tensor, where: Nearest, seed: int
 ) -> Near:
-    rows = where.inside(calibration.features, x_o[None])[0, 0]
+    rows = where.inside(calibration.features, x_o[None])[0]
     sets = calibration.subset(rows.numpy())
     copies = design.space.copies(sets, stream(seed, "references", design.name))
     return Near(design, sets, design.sizes(calibration.x)[rows], copies)
@@ -813,14 +813,14 @@ def _informative(x: Tensor) -> Tensor:
     return x[:, : len(X_O)]
 
 
-IN_X = Nearest((SHARE,))
+IN_X = Nearest(SHARE)
 RIVALS: dict[str, Callable[[Near], Tensor]] = {
     "energy": energy,
     "MMD": mmd,
     "AD": anderson_darling,
     "ranks": rank_chi_square,
 }
-ORACLES = {"oracle": IN_X, "informed": Nearest((SHARE,), Distance(_informative))}
+ORACLES = {"oracle": IN_X, "informed": Nearest(SHARE, Distance(_informative))}
 REFERENCES = {name: (IN_X, statistic) for name, statistic in RIVALS.items()} | {
     name: (where, likelihood_ratio) for name, where in ORACLES.items()
 }
@@ -850,12 +850,11 @@ def pvalue(statistics: Tensor) -> float:
 Test = Callable[[assay.Calibration, Tensor, int], float]
 
 
-def _local(calibration: assay.Calibration, x_o: Tensor, seed: int, name: str) -> float:
-    """A local test of the library as it comes, looked up when it is run."""
-    return float(getattr(assay, name)(calibration, seed=seed)(x_o).pvalue)
+def _score(calibration: assay.Calibration, x_o: Tensor, seed: int) -> float:
+    return float(assay.score(calibration, seed=seed)(x_o).pvalue)
 
 
-TESTS: dict[str, Test] = {name: partial(_local, name=name) for name in ("moments", "score")}
+TESTS: dict[str, Test] = {"score": _score}
 
 
 def studied(test: Test, calibration: assay.Calibration, x_o: Tensor, seed: int) -> float:
@@ -1000,7 +999,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--half", choices=("chosen", "held", "all"), default="all")
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--tests", default="moments", help="names of TESTS, by commas")
+    parser.add_argument("--tests", default="score", help="names of TESTS, by commas")
     parser.add_argument("--references", default=",".join(REFERENCES), help="likewise")
     parser.add_argument("--only", default="", help="a pattern of designs to run")
     parser.add_argument("--seed", type=int, default=0, help="that of the first repetition")

@@ -1,137 +1,84 @@
-"""Leak and power, side by side: q right on one half of x-space and biased on the other.
+"""Leak and power, side by side: q is right on one half of x-space and shifted on the other.
 
-    PYTHONPATH=. python benchmarks/leak.py [--repetitions 500] [--mlp 100] [--published 0]
-        [--stacked 0] [--workers 2] [--task gaussian] [--pairs 2000] [--by 0.3] [--only Local]
-        [--device cpu] [--store leak.jsonl]
+    python -m benchmarks.bars leak,leak-networks
 
-q is the exact posterior where an observed number is positive, and shifted by a part of a posterior
-standard deviation along one parameter where it is not. At observations whose whole neighbourhood
-is on the right half, a rejection is a leak: an honest local test makes them in 5 % of cases. Deep
-inside the other half it is power. The last column is the area under the curve of p-values as a
-score for "q is wrong here". Tests with networks run in fewer repetitions; "published" is the
-recipe of the paper in scikit-learn, with free permutations and p = #/H; "published, one stack" the
-same recipe with all copies trained together. With --store, every repetition is kept in a file as
-soon as it is done, and none is run twice.
+q is the exact posterior where a number of x is positive, and shifted by a part of a posterior
+standard deviation in one parameter where it is not. Two observations lie in such a way that all
+simulations near them are on one side. Where q is right, a rejection is a leak: a test with a local
+claim makes them at its level, one whose claim is about all x need not. Where q is wrong it is
+power. The score as a classifier of observations, "AUC", is the area under the curve of p-values.
 """
 
-import argparse
-import json
-import multiprocessing
-import re
-import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-from itertools import product
-from pathlib import Path
-from typing import Any
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.stats
 import torch
-from experiments import published as recipe
-from scipy.stats import binom
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
-from sklearn.neural_network import MLPClassifier
-from tqdm import tqdm
+from torch import Tensor
 
 import assay
 from assay._core import stream
-from assay.interpret.errors import Shift
-from assay.samples.neighbourhoods import Nearest, Smooth
-from assay.tasks import task
-from assay.tasks.linear_gaussian import ConjugateGaussian
-from assay.tasks.perturbed import Perturbed
+from assay.neighbourhood import Nearest
 
+LEVEL, NEAR = 0.05, Nearest(0.05)
+# Draws of q at each x, and at an observation; copies of closed forms, and of networks.
 K, DRAWS, NULLS, FEW = 8, 300, 99, 39
-# The number of x that decides, observations right and wrong, and the shares that are near them.
-SETTINGS = {
-    "gaussian": (ConjugateGaussian(3, 5), 0, ((3.0, 0, 0, 0, 0), (-2.4, 0, 0, 0, 0))),
-    "two_moons": (task("two_moons"), 1, ((-0.4, 0.8), (-0.4, -0.8))),
+# Of each task the number of x whose sign decides, and observations where q is right and wrong.
+PLACES = {
+    "gaussian": (0, ((3.0, 0, 0, 0, 0), (-2.4, 0, 0, 0, 0))),
+    "two_moons": (1, ((-0.4, 0.8), (-0.4, -0.8))),
 }
 
-Pvalues = Callable[[], np.ndarray]
+
+class Leak(NamedTuple):
+    """A task, the number of pairs, and the shift in posterior standard deviations."""
+
+    task: str
+    pairs: int
+    shift: float
 
 
-def wrong(x: torch.Tensor, column: int) -> torch.Tensor:
+DESIGNS = {
+    f"{each.task}, {each.pairs} pairs, {each.shift:g} sd": each
+    for each in (
+        Leak("gaussian", 2000, 0.3),
+        Leak("gaussian", 2000, 0.6),
+        Leak("gaussian", 10_000, 0.3),
+        Leak("two_moons", 2000, 0.3),
+    )
+}
+
+
+def wrong(x: Tensor, column: int) -> Tensor:
     return x[:, column] < 0
 
 
-def data(name: str, pairs: int, by: float, index: int) -> tuple[assay.Calibration, assay.Draws]:
-    """A calibration with k draws of q, and draws of q at a right and at a wrong observation."""
-    model, column, observations = SETTINGS[name]
-    q = Perturbed(model, Shift(0), by, partial(wrong, column=column))
-    generator = stream(index, "leak", name)
-    theta, x = model.joint(pairs, generator)
+@cache
+def posterior(design: Leak) -> Any:
+    """The posterior of a design, and its task."""
+    from experiments.tasks import ConjugateGaussian, Perturbed, task
+    from experiments.tasks.errors import Shift
+
+    model = ConjugateGaussian(3, 5) if design.task == "gaussian" else task(design.task)
+    column, _ = PLACES[design.task]
+    return Perturbed(model, Shift(0), design.shift, partial(wrong, column=column))
+
+
+def make(design: Leak, seed: int) -> tuple[assay.Calibration, assay.Draws]:
+    """Pairs, and two observations with draws of q: where it is right, and where it is wrong."""
+    q, (column, observations) = posterior(design), PLACES[design.task]
+    generator = stream(seed, "leak", design.task)
+    theta, x = q.task.joint(design.pairs, generator)
     x_o = torch.tensor(observations, dtype=x.dtype)
     calibration = assay.Calibration(theta, x, q.draws(x, K, generator))
-    near = Nearest((0.05,)).inside(calibration.features, x_o.to(calibration.features))[:, 0]
-    bad = wrong(x, column)
-    if bad[near[0]].any() or not bad[near[1]].all():
-        raise RuntimeError("a neighbourhood is not on one side")
+    near = NEAR.inside(calibration.features, x_o.to(calibration.features))
+    there = wrong(calibration.x, column)
+    if there[near[0]].any() or not there[near[1]].all():
+        raise RuntimeError("simulations near an observation are not all on one side of it.")
     return calibration, assay.Draws(x_o, q.draws(x_o, DRAWS, generator))
-
-
-def closed_forms(
-    calibration: assay.Calibration, draws: assay.Draws, seed: int
-) -> dict[str, Pvalues]:
-    """P-values (2,) of tests in closed form, at a right and a wrong observation."""
-    few = first(calibration, 4)
-    near = Nearest((0.05,))
-    tests = {
-        "Ridge, Exchange": lambda: assay.lc2st(
-            few, assay.Ridge(), assay.Exchange(NULLS), seed=seed
-        ),
-        "Ridge, LocalExchange 5 %": lambda: assay.lc2st(
-            few, assay.Ridge(), assay.LocalExchange(NULLS), seed=seed
-        ),
-        "Ridge, region 5 %": lambda: assay.region(few, assay.Ridge(), near, seed=seed),
-        "moments, Smooth": lambda: assay.moments(calibration, Smooth(), seed=seed),
-        "moments, LocalExchange 5 %": lambda: assay.moments(
-            calibration, null=assay.LocalExchange(NULLS), seed=seed
-        ),
-        "lpit, nearest 5 %": lambda: assay.lpit(calibration, where=near, null=NULLS, seed=seed),
-    }
-    return asked(tests, draws)
-
-
-def networks(calibration: assay.Calibration, draws: assay.Draws, seed: int) -> dict[str, Pvalues]:
-    pairs = first(calibration, 1)
-    tests = {
-        "MLP, Exchange": lambda: assay.lc2st(pairs, null=assay.Exchange(FEW), seed=seed),
-        "MLP, LocalExchange 5 %": lambda: assay.lc2st(
-            pairs, null=assay.LocalExchange(FEW), seed=seed
-        ),
-        "MLP, region 5 %": lambda: assay.region(
-            first(calibration, 4), where=Nearest((0.05,)), seed=seed
-        ),
-    }
-    return asked(tests, draws)
-
-
-def published(calibration: assay.Calibration, draws: assay.Draws, seed: int) -> dict[str, Pvalues]:
-    pairs = first(calibration, 1)
-    width = 10 * pairs.m
-    estimator = MLPClassifier(
-        (width, width), max_iter=1000, early_stopping=True, n_iter_no_change=50
-    )
-
-    def pvalue() -> np.ndarray:
-        null = assay.FreePermutation(100)
-        result = assay.lc2st(pairs, assay.Sklearn(estimator), null, seed=seed)(draws)
-        return (result.null > result.statistic[:, None]).mean(1)
-
-    return {"published": pvalue}
-
-
-def stacked(calibration: assay.Calibration, draws: assay.Draws, seed: int) -> dict[str, Pvalues]:
-    def pvalue() -> np.ndarray:
-        pairs = first(calibration, 1)
-        there = torch.as_tensor(draws.x), torch.as_tensor(draws.theta)
-        sample = pairs.theta, pairs.x, pairs.theta_q[:, 0]
-        return recipe.pvalue(*recipe.lc2st(recipe.Batched(10 * pairs.m), sample, there)).numpy()
-
-    return {"published, one stack": pvalue}
 
 
 def first(calibration: assay.Calibration, k: int) -> assay.Calibration:
@@ -139,101 +86,47 @@ def first(calibration: assay.Calibration, k: int) -> assay.Calibration:
     return assay.Calibration(calibration.theta, calibration.x, calibration.theta_q[:, :k])
 
 
-def asked(tests: dict[str, Callable[[], Callable]], draws: assay.Draws) -> dict[str, Pvalues]:
-    return {name: lambda test=test: test()(draws).pvalue for name, test in tests.items()}
+Tests = dict[str, Callable[[], Any]]
 
 
-GROUPS = {
-    "closed form": closed_forms,
-    "networks": networks,
-    "published": published,
-    "stacked": stacked,
-}
+def closed_forms(sets: assay.Calibration, seed: int) -> Tests:
+    """Tests that train nothing, or networks of no layer."""
+    few, ridge = first(sets, 4), assay.Ridge()
+    return {
+        "Ridge, Exchange": lambda: assay.lc2st(few, ridge, assay.Exchange(NULLS), seed=seed),
+        "Ridge, LocalExchange": lambda: assay.lc2st(
+            few, ridge, assay.LocalExchange(NULLS, NEAR), seed=seed
+        ),
+        "score": lambda: assay.score(sets, NEAR, NULLS, seed),
+        "lpit": lambda: assay.lpit(sets, NEAR, NULLS, seed=seed),
+    }
 
 
-def one(
-    job: tuple[str, str, int, float, int], only: str = "", device: str = "cpu"
-) -> dict[str, np.ndarray]:
-    """The p-values of a group of tests in one repetition."""
-    group, name, pairs, by, index = job
-    calibration, draws = data(name, pairs, by, index)
-    calibration = calibration.to(device)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        tests = GROUPS[group](calibration, draws, index)
-        return {name: test() for name, test in tests.items() if re.search(only, name)}
+def networks(sets: assay.Calibration, seed: int) -> Tests:
+    """The paper's test, with either null."""
+    pairs = first(sets, 1)
+    return {
+        "MLP, Exchange": lambda: assay.lc2st(pairs, null=assay.Exchange(FEW), seed=seed),
+        "MLP, LocalExchange": lambda: assay.lc2st(
+            pairs, null=assay.LocalExchange(FEW, NEAR), seed=seed
+        ),
+    }
 
 
-def report(found: list[dict[str, np.ndarray]]) -> None:
-    # Kept repetitions may have had other tests.
-    for name in dict.fromkeys(name for row in found for name in row):
-        p = np.array([row[name] for row in found if name in row])
-        leak, power = (p <= 0.05).mean(0)
-        low, high = binom.interval(0.99, len(p), 0.05)
-        inside = low <= (p[:, 0] <= 0.05).sum() <= high
-        truth = np.repeat([[0, 1]], len(p), 0).ravel()
-        area = roc_auc_score(truth, -p.ravel())
-        print(
-            f"  {name:28}{len(p):>6}{leak:>9.3f} {'' if inside else '*':1}{power:>9.3f}"
-            f"{area:>8.3f}",
-            flush=True,
-        )
+def once(name: str, seed: int, tests: Callable[[assay.Calibration, int], Tests]) -> dict[str, Any]:
+    """P-values (2,) of each test, where q is right and where it is wrong."""
+    calibration, draws = make(DESIGNS[name], seed)
+    each = tests(calibration, seed).items()
+    return {"pvalues": {test: prepared()(draws).pvalue.tolist() for test, prepared in each}}
 
 
-class Store:
-    """Repetitions that were done, by job, in a file of one line each; in memory without a file."""
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self.done: dict[tuple[Any, ...], dict[str, np.ndarray]] = {}
-        for line in path.read_text().splitlines() if path is not None and path.exists() else ():
-            job, found = json.loads(line)
-            self.add(tuple(job), {name: np.array(p) for name, p in found.items()}, keep=False)
-
-    def add(
-        self, job: tuple[Any, ...], found: dict[str, np.ndarray], *, keep: bool = True
-    ) -> None:
-        """Keeps what a job found."""
-        self.done[job] = self.done.get(job, {}) | found
-        if keep and self.path is not None:
-            with self.path.open("a") as file:
-                plain = {name: np.asarray(p).tolist() for name, p in found.items()}
-                file.write(json.dumps([job, plain]) + "\n")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=500)
-    parser.add_argument("--mlp", type=int, default=100)
-    parser.add_argument("--published", type=int, default=0)
-    parser.add_argument("--stacked", type=int, default=0)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--task", nargs="*", default=list(SETTINGS))
-    parser.add_argument("--pairs", type=int, nargs="*", default=[2000, 10_000])
-    parser.add_argument("--by", type=float, nargs="*", default=[0.3, 0.6])
-    parser.add_argument("--only", default="", help="a pattern of tests to run")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--store", type=Path, help="a file of repetitions that were done")
-    run = parser.parse_args()
-    wanted = (run.repetitions, run.mlp, run.published, run.stacked)
-    counts = dict(zip(GROUPS, wanted, strict=True))
-    store = Store(run.store)
-    print("leak: * outside the 99 % binomial interval of 0.05")
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(run.workers, spawn, torch.set_num_threads, (1,)) as pool:
-        for name, pairs, by in product(run.task, run.pairs, run.by):
-            print(f"{name}, {pairs} pairs, {by} sd")
-            print(f"{'':30}{'runs':>6}{'leak':>9}{'power':>10}{'AUC':>8}", flush=True)
-            for group, count in counts.items():
-                jobs = [(group, name, pairs, by, index) for index in range(count)]
-                todo = [job for job in jobs if job not in store.done]
-                run_one = partial(one, only=run.only, device=run.device)
-                work = tqdm(pool.map(run_one, todo), group, total=len(todo), disable=None)
-                for job, found in zip(todo, work, strict=True):
-                    store.add(job, found)
-                if jobs:
-                    report([store.done[job] for job in jobs])
-
-
-if __name__ == "__main__":
-    main()
+def summary(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rates of rejection by test, and the 99 % interval of an exact one."""
+    low, high = (float(v) for v in scipy.stats.binom.interval(0.99, len(rows), LEVEL))
+    found: dict[str, Any] = {"exact": [low / len(rows), high / len(rows)]}
+    for test in rows[0]["pvalues"]:
+        p = np.array([row["pvalues"][test] for row in rows])
+        leak, power = (p <= LEVEL + 1e-9).mean(0).tolist()
+        auc = roc_auc_score(np.repeat([[0, 1]], len(p), 0).ravel(), -p.ravel())
+        found[test] = {"leak": leak, "power": power, "auc": float(auc)}
+    return found

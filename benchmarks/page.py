@@ -1,14 +1,15 @@
 """Writes the tables of pages in docs from the records in results.
 
-``python -m benchmarks.page`` writes them; with ``--ages`` it says which records are older than the
-code they measure.
+    python -m benchmarks.page [--ages]
+
+With ``--ages`` it says which records are older than the code they measure, and writes nothing.
 """
 
+import argparse
 import json
 import re
 import statistics
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,9 +17,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS, RECORDS = ROOT / "docs", ROOT / "results"
-MARK = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 RIVALS = ("energy", "MMD", "AD", "ranks")
-SHAPES = {"normal": (), "skewed": ("skewed",), "discrete": ("counts",), "heavy": ("heavy tails",)}
 
 Record = dict[str, Any]
 
@@ -34,84 +34,106 @@ def _cell(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-def level(record: Record) -> str:
-    low, high = record["rows"][0]["interval"]
-    said = f"99 % of runs of {record['repetitions']} lie between {low:.3f} and {high:.3f}.\n\n"
-    return said + table(
-        ("design", "rejected"), ([r["design"], r["rejected"]] for r in record["rows"])
+def _studied(record: Record) -> str:
+    """How often a study of :mod:`benchmarks.bars` was repeated, and when."""
+    return f"{record['repetitions']} repetitions, {_commit(record)}.\n\n"
+
+
+def _rates(head: str, *keys: str) -> Callable[[Record], str]:
+    """A table of a study: a line for each design, and a rate for each key."""
+
+    def made(record: Record) -> str:
+        rows = (
+            [name, *(_rate_between(found.get(key)) for key in keys)]
+            for name, found in record["designs"].items()
+        )
+        return _studied(record) + table(head.split("; "), rows)
+
+    return made
+
+
+def _rate_between(found: Any) -> str:
+    """A rate, with its interval if it has one."""
+    if found is None:
+        return ""
+    if not isinstance(found, dict):
+        return f"{found:.3f}"
+    return f"{found['rate']:.3f} ({found['low']:.3f} to {found['high']:.3f})"
+
+
+def bounds(record: Record) -> str:
+    head = ("design", "all hold", "mean at x_o holds", "width at x_o holds")
+    head += ("half-width of a mean, sd", "of a log width", "over the oracle's")
+    keys = ("hold", "at_mean", "at_width", "half_mean", "half_width")
+    rows = (
+        [
+            name,
+            *(_rate_between(found[key]) for key in keys),
+            " and ".join(f"{ratio:.2f}" for ratio in found["over_oracle"]),
+        ]
+        for name, found in record["designs"].items()
     )
+    return _studied(record) + table(head, rows)
+
+
+def settled(record: Record) -> str:
+    rows = (
+        [name, found["open"], _rate_between(found.get("settled")), f"{found.get('pairs', 0):.0f}"]
+        for name, found in record["designs"].items()
+    )
+    return _studied(record) + table(("design", "inconclusive", "then settled", "pairs"), rows)
+
+
+def levels(record: Record) -> str:
+    """Rejections where q is right, and the most that a right level allows with 99 %."""
+    each = record["designs"]
+    at = list(next(iter(each.values())))
+    head = ["design", *(name for level in at for name in (f"rejected {level}", "at most"))]
+    rows = (
+        [name, *(found[level][key] for level in at for key in ("rate", "highest"))]
+        for name, found in each.items()
+    )
+    return _studied(record) + table(head, rows)
+
+
+def family(record: Record) -> str:
+    rows = (
+        [name, _rate_between(found), found["highest"]] for name, found in record["designs"].items()
+    )
+    return _studied(record) + table(("design", "any false rejection", "at most"), rows)
 
 
 def alternatives(record: Record) -> str:
+    """The rivals and the oracle, beside the score test on the same data."""
+    own = {
+        name: found["rejected"]["rate"]
+        for half in ("held", "chosen")
+        for path in [RECORDS / "bars" / f"{half}.json"]
+        if path.exists()
+        for name, found in read(path)["designs"].items()
+    }
     head = ("error", "where", "space", "m", "d", "n", "score test", "best rival", "oracle")
-    return table(head, (_alternative(d) for d in record["designs"]))
+    return table(head, (_alternative(d, own.get(d["name"])) for d in record["designs"]))
 
 
-def _alternative(design: Record) -> list[Any]:
-    rate = design["rejected"]
+def _alternative(design: Record, own: float | None) -> list[Any]:
+    rates = design["rejected"]
     where = [design[k] for k in ("kind", "extent", "space", "m", "d", "n")]
-    best = max(rate[name] for name in RIVALS)
-    return [*where, rate["score"], best, "" if design["right"] else rate["oracle"]]
+    best = max(rates[name] for name in RIVALS)
+    oracle = "" if design["right"] else rates["oracle"]
+    return [*where, "" if own is None else own, best, oracle]
 
 
-def samples(record: Record) -> str:
-    means = [r for r in record["rows"] if "mean" in r]
-    return table(
-        ("space", "pairs", "rejected"), ([r["space"], r["pairs"], r["mean"]] for r in means)
-    )
-
-
-def rates(record: Record) -> str:
-    return table(("error", "rejected"), ([r["design"], r["rejected"]] for r in record["rows"]))
-
-
-def detectable(record: Record) -> str:
-    rows = ([r["m"], r["parameter"], r["kind"], r["found"]] for r in record["rows"])
-    return table(("m", "parameter", "error", "found"), rows)
-
-
-def exact(record: Record) -> str:
-    kinds = ("anything", "at an observation", "over all x", "effects")
-    rows = (
-        [_words(r["design"]), r["data sets"], *(r[k] for k in kinds), _interval(*r["interval"])]
-        for r in record["rows"]
-    )
-    return table(("design", "data sets", *kinds, "95 % interval of anything"), rows)
-
-
-def _words(design: str) -> str:
-    """A design of Right(m=, n=, k=, o=, space=, shape=) in plain words; 'all' is of no design."""
-    given = dict(re.findall(r"(\w+)='?(\w+)", design))
-    if not given:
-        return design
-    samples = f"{given['k']} draws" if given["space"] == "draws" else "latents"
-    sizes = [_counted(given["m"], "parameter"), f"{given['n']} pairs", samples]
-    more = [_counted(given["o"], "observation")] * (given["o"] != "1")
-    return ", ".join([*sizes, *more, *SHAPES[given["shape"]]])
-
-
-def _counted(number: str, noun: str) -> str:
-    return f"{number} {noun}{'' if number == '1' else 's'}"
-
-
-def claims(record: Record) -> str:
-    rows = ([name, found["any"]] for name, found in record["designs"].items() if "any" in found)
-    return table(("design", "any effect named"), rows)
-
-
-def planted(record: Record) -> str:
-    each = record["designs"].items()
-    rows = ([name, found["named"], found["else"]] for name, found in each if "named" in found)
-    return table(("error", "named", "anything else named"), rows)
-
-
-def at(record: Record) -> str:
-    kinds = ("bias", "dispersion", "correlation", "region", "near")
-    head = ("error; samples", "bias", "width", "correlation", "90 % region", "average near x_o")
-    rows = (
-        [name, *(found.get(k, "") for k in kinds)] for name, found in record["designs"].items()
-    )
-    return table(head, rows)
+def leaks(record: Record) -> str:
+    kinds = ("leak", "power", "auc")
+    rows = []
+    for name, found in record["designs"].items():
+        low, high = found["exact"]
+        tests = {test: each for test, each in found.items() if test != "exact"}
+        exact = f"{low:.3f} to {high:.3f}"
+        rows += [[name, t, *(each[k] for k in kinds), exact] for t, each in tests.items()]
+    head = ("design", "test", "where q is right", "where it is wrong", "AUC", "of an exact level")
+    return _studied(record) + table(head, rows)
 
 
 def simulator(record: Record) -> str:
@@ -123,8 +145,20 @@ def _many(row: Record) -> str:
     return "more" if row["needed"] is None else f"{row['needed']:.0f}"
 
 
-def _interval(low: float, high: float) -> str:
-    return f"{low:.3f} to {high:.3f}"
+def check(record: Record) -> str:
+    """A whole check beside that of the first edition."""
+    rows = []
+    for observations, found in record["check"].items():
+        now, first = found["now"], found["first"]
+        took = [statistics.median(each["seconds"]) for each in (now, first)]
+        memory = [max(each["gb"]) for each in (now, first)]
+        rows.append(
+            [observations, *map(_three, took), _three(took[1] / took[0]), *map(_three, memory)]
+        )
+    sizes = "{pairs} pairs, {parameters} parameters, {draws} draws at each x".format(**record)
+    head = ("observations", "seconds", "first edition", "times faster", "GB", "first edition, GB")
+    said = f"{_machine(record)} {sizes}; the first edition is commit {record['first'][:7]}."
+    return f"{said}\n\n" + table(head, rows)
 
 
 def peer(record: Record) -> str:
@@ -155,27 +189,6 @@ def threads(record: Record) -> str:
     return f"{_machine(record)}\n\n" + table(("seconds", *(f"{c} threads" for c in found)), rows)
 
 
-def shares(record: Record) -> str:
-    found = record["shares"]
-    counts = list(next(iter(found.values()))["follows"])
-    rows = (
-        [name, *(f"{v:.2f}" for v in (each["serial"], each["shared"], *each["follows"].values()))]
-        for name, each in found.items()
-    )
-    head = ("seconds", "done once", "shared", *(f"{count} threads" for count in counts))
-    return table(head, rows)
-
-
-def sequential(record: Record) -> str:
-    found = record["sequential"]
-    copies, share = (statistics.mean(found[key]) for key in ("copies", "share"))
-    return (
-        f"`Sequential({found['most']})` ends when {found['enough']} copies reach the data. In "
-        f"{len(found['copies'])} data sets with a right q it made {copies:.0f} copies on average, "
-        f"and took {share:.0%} of the time of all {found['most']}.\n"
-    )
-
-
 def peers(record: Record) -> str:
     rows = []
     for kind, found in record["peers"].items():
@@ -188,7 +201,7 @@ def peers(record: Record) -> str:
 def gpu(record: Record) -> str:
     found = record["gpu"]
     rows = [["the first call in a process (MLP, 99 nulls)", found["first"]]]
-    rows += [[f"{name}", took] for name, took in found["engines"].items()]
+    rows += [[f"{name}", took] for name, took in found["tests"].items()]
     rows += [[name, found[name]] for name in ("MLP, 999 nulls", "MLP, 10^5 pairs")]
     rows += [[f"{name}, one observation", t] for name, t in found["one observation"].items()]
     said = f"{found['device']}, 10^4 pairs; 99 nulls of networks, 999 of others, ten observations"
@@ -204,7 +217,7 @@ def sizes(record: Record) -> str:
                 took = ", ".join(f"{t:.2g}" for t in each["seconds"])
                 at = ", ".join(map(str, found["values"]))
                 rows.append([axis, name, at, took, f"{each['exponent']:.2f}"])
-    return table(("axis", "engine", "values", "seconds", "exponent"), rows)
+    return table(("axis", "test", "values", "seconds", "exponent"), rows)
 
 
 def memory(record: Record) -> str:
@@ -310,52 +323,66 @@ def _commit(record: Record) -> str:
     return f"commit {record['commit'][:7]}"
 
 
-BLOCKS: dict[str, Callable[[Record], str]] = {
-    "level": level,
+REJECTED = _rates("error; rejected", "rejected")
+# Tables of studies, on the page of the verdict.
+STUDIES: dict[str, Callable[[Record], str]] = {
+    "bounds": bounds,
+    "tolerated": _rates("error; called within the tolerance", "within"),
+    "exact": _rates(
+        "exact q; passed; within the tolerance; rejected; outside; rejected over all x",
+        *("passed", "within", "rejected", "outside", "over_all_x"),
+    ),
+    "wrong": _rates(
+        "exact q; anything called wrong; rejected; outside; over all x; a row",
+        *("anything", "rejected", "outside", "over_all_x", "named"),
+    ),
+    "settled": settled,
+    "level": levels,
+    "family": family,
+    "typical-level": levels,
+    "typical-power": _rates("x_o; outside; by the density", "found", "oracle"),
+    "one": REJECTED,
+    "held": REJECTED,
+    "chosen": REJECTED,
+    "samples": _rates("samples; rejected; corrected for ten observations", "each", "corrected"),
+    "leak": leaks,
+    "leak-networks": leaks,
     "alternatives": alternatives,
-    "samples": samples,
-    "features": rates,
-    "one": rates,
-    "detectable": detectable,
-    "exact": exact,
-    "claims": claims,
-    "planted": planted,
-    "at": at,
     "simulator": simulator,
+}
+SPEEDS: dict[str, Callable[[Record], str]] = {
+    "check": check,
     "peer": peer,
-    "threads": threads,
-    "shares": shares,
     "peers": peers,
-    "sequential": sequential,
+    "threads": threads,
     "gpu": gpu,
     "sizes": sizes,
     "memory": memory,
-    "recipes": recipes,
     "reach": reach,
     "compat": compat,
+}
+RELIABLE: dict[str, Callable[[Record], str]] = {
     "kills": kills,
     "fuzz": fuzz,
     "mutants": mutants,
     "coverage": coverage,
 }
-# Pages with the folders of their records, and their tables; others are of the first.
+BLOCKS = STUDIES | SPEEDS | RELIABLE | {"recipes": recipes}
+# Pages with the folders of their records, and their tables.
 PAGES = {
-    "verdict.md": "verdict",
+    "verdict.md": "bars",
     "performance.md": "speed",
     "defaults.md": "defaults",
     "reliability.md": "reliability",
 }
 ON = {
-    **dict.fromkeys(
-        ("peer", "peers", "threads", "shares", "sequential", "gpu", "sizes", "memory"),
-        "performance.md",
-    ),
-    **dict.fromkeys(("reach", "compat"), "performance.md"),
+    **dict.fromkeys(STUDIES, "verdict.md"),
+    **dict.fromkeys(SPEEDS, "performance.md"),
+    **dict.fromkeys(RELIABLE, "reliability.md"),
     "recipes": "defaults.md",
-    **dict.fromkeys(("kills", "fuzz", "mutants", "coverage"), "reliability.md"),
 }
-# Records that are not called as their tables are, or lie elsewhere.
-OF = {"planted": "verdict/claims", "reach": "reach/draws", "compat": "compat/speed"}
+# Records that lie elsewhere.
+OF = {"reach": "reach/draws", "compat": "compat/speed"}
 
 
 def read(path: Path) -> Record:
@@ -371,13 +398,20 @@ def path_of(block: str) -> Path:
 
 def page_of(block: str) -> Path:
     """The page that shows a table."""
-    return DOCS / ON.get(block, "verdict.md")
+    return DOCS / ON[block]
+
+
+def tables_of(text: str) -> list[str]:
+    """The names of a page's tables, in their order."""
+    return [found[2] for found in MARK.finditer(text)]
 
 
 def rewritten(text: str) -> str:
     """A page with all its tables made anew."""
 
     def made(found: re.Match[str]) -> str:
+        if found[2] not in BLOCKS:
+            raise ValueError(f"page: expected a table of {', '.join(BLOCKS)}; got {found[2]}.")
         record = read(path_of(found[2]))
         return f"{found[1]}\n{BLOCKS[found[2]](record)}\n{found[3]}"
 
@@ -397,11 +431,17 @@ def ages() -> list[tuple[str, str, str]]:
     return found
 
 
-if __name__ == "__main__":
-    if "--ages" in sys.argv:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ages", action="store_true")
+    if parser.parse_args().ages:
         for row in ages():
             print("{:32}{:12}{}".format(*row))
-    else:
-        for name in PAGES:
-            page = DOCS / name
-            page.write_text(rewritten(page.read_text(encoding="utf-8")), encoding="utf-8")
+        return
+    for name in PAGES:
+        page = DOCS / name
+        page.write_text(rewritten(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """Peers side by side: the same samples, like-for-like calls, by turns in one run.
 
-    PYTHONPATH=src:. python -m benchmarks.peers [--rounds 3] [--out FILE.json]
+    python -m benchmarks.peers [--rounds 3] [--out FILE.json]
 
 BayesFlow may live in an environment of its own (it brings Keras), with the others in it.
 Processor time on one thread, the least of several rounds.

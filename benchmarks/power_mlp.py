@@ -1,6 +1,6 @@
 """Which networks find errors at least cost: power at x_o over widths, depth, epochs and batches.
 
-    PYTHONPATH=src:. python -m benchmarks.power_mlp [--repetitions 4] [--workers 8]
+    python -m benchmarks.power_mlp [--repetitions 4] [--workers 8]
         [--device cuda] [--half chosen] [--out power_mlp.json]
 
 x has eight numbers, theta given x is normal around a curved mean with a scale that depends on x,

@@ -23,9 +23,10 @@ os.environ |= {"KERAS_BACKEND": "jax", "OMP_NUM_THREADS": "1"}
 
 import numpy as np
 import torch
-from benchmarks.record import origin
 
 from assay import Calibration
+
+from .record import origin
 
 RECORD = Path(__file__).parents[1] / "results" / "reach" / "draws.json"
 SEED, TRAINED, EPOCHS = 0, 2000, 5

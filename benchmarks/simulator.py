@@ -9,8 +9,8 @@ x_o, and right elsewhere. **Power**: how often the test that decides in ``assay.
 at 0.05, for more and more simulations. "zoom" counts all that ``simulations`` counts, those from
 the prior too; "prior" are as many pairs from the prior, with as many draws of q; "flow" the same
 in latent space, where q is a flow. **Everywhere**: the same for an error at all x, where pairs far
-from x_o are as good as others. In the state space x tells little of the parameters, so that many
-of the prior's are near anyway. **Level**: q is right, and simulations succeed, or fail in 5 % of
+from x_o are as good as others. In the state space x says little of the parameters, so that many of
+the prior's are near anyway. **Level**: q is right, and simulations succeed, or fail in 5 % of
 cases.
 """
 
@@ -26,19 +26,20 @@ from typing import Any
 import numpy as np
 import scipy.stats
 import torch
+from experiments.tasks import ConjugateGaussian, GaussianMixture, Perturbed, StateSpace, Task
+from experiments.tasks.errors import Shift
 from torch import Tensor
 from tqdm import tqdm
 
 import assay
 from assay._core import seed_of, stream
-from assay.interpret.errors import Shift
-from assay.samples.pairs import Simulations
-from assay.suite import _from_calibration, _from_simulator, _Given, _How
-from assay.tasks import ConjugateGaussian, GaussianMixture, Perturbed, StateSpace, Task
+from assay.data.pairs import Simulations
+from assay.data.prepare import options_of, prepare
+from assay.neighbourhood import Nearest
 
 from .record import origin
 
-SUITE = assay.Suite.quick(null=99)
+K, NULLS = 16, 99
 SHIFT, NEAR, TARGET, ENOUGH = 0.3, 2.0, 0.8, 0.9
 # Simulations that are tried, until power is enough.
 SIZES = [125 * 2**i for i in range(10)]
@@ -94,25 +95,28 @@ def design(name: str) -> Design:
     return Design(task, task.simulate(theta, stream(1, "x_o"))[0])
 
 
-def zoom(made: Design, q: Perturbed, n: int, seed: int, simulate: Any = None) -> _Given:
+# What the deciding test looks at, and what is near x_o.
+Given = tuple[assay.Calibration, Nearest | None]
+
+
+def zoom(made: Design, q: Perturbed, n: int, seed: int, simulate: Any = None) -> Given:
     source = Simulations(simulate or made.simulate, made.task.prior, n)
-    draws = assay.Draws(made.x_o, n=SUITE.draws)
-    return _from_simulator(q.sample, draws, _How(SUITE, None, seed), source)
+    names = ("near", "embed", "drawing", "names", "labels")
+    options = options_of(draws=K, seed=seed, **dict.fromkeys(names))
+    found = prepare(q.sample, None, None, made.x_o, options, source)
+    return found.tested, found.near
 
 
-def prior(made: Design, q: Perturbed, n: int, seed: int) -> _Given:
-    calibration = q.calibration(n, SUITE.k, stream(seed, "prior"))
-    draws = q.at(made.x_o, SUITE.draws, stream(seed, "x_o"))
-    return _from_calibration(calibration, draws, SUITE, seed)
+def prior(made: Design, q: Perturbed, n: int, seed: int) -> Given:
+    return q.calibration(n, K, stream(seed, "prior")), None
 
 
-def flow(made: Design, q: Perturbed, n: int, seed: int) -> _Given:
+def flow(made: Design, q: Perturbed, n: int, seed: int) -> Given:
     theta, x = made.task.joint(n, stream(seed, "prior"))
-    latents = assay.Calibration.from_base(q.theta_to_base(theta, x), x)
-    return _from_calibration(latents, assay.Draws(made.x_o), SUITE, seed)
+    return assay.Calibration.from_base(q.theta_to_base(theta, x), x), None
 
 
-WAYS: dict[str, Callable[..., _Given]] = {"zoom": zoom, "prior": prior, "flow": flow}
+WAYS: dict[str, Callable[..., Given]] = {"zoom": zoom, "prior": prior, "flow": flow}
 
 
 def rejected(job: tuple[str, str, str, int, int]) -> bool:
@@ -124,8 +128,8 @@ def rejected(job: tuple[str, str, str, int, int]) -> bool:
         given = zoom(made, made.q(error), n, seed, made.failing)
     else:
         given = WAYS[way](made, made.q(error), n, seed)
-    result = assay.score(given.local, given.where, SUITE.null, seed)(given.draws)
-    return bool(np.ravel(result.pvalue)[0] <= 0.05 + 1e-9)
+    pairs, near = given
+    return bool(assay.score(pairs, near, NULLS, seed)(made.x_o).pvalue <= 0.05 + 1e-9)
 
 
 @dataclass(frozen=True)
@@ -180,25 +184,25 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
     """Simulations that zoom needs over those from the prior; at most, where these never do."""
-    told = {(row["design"], row["error"], row["way"]): row for row in rows}
+    each = {(row["design"], row["error"], row["way"]): row for row in rows}
     found = {}
-    for (name, error, way), row in told.items():
+    for (name, error, way), row in each.items():
         if way == "zoom" and row["needed"] is not None:
-            other = told[name, error, "prior"]
+            other = each[name, error, "prior"]
             found[f"{name}, {error}"] = row["needed"] / (other["needed"] or max(other["power"]))
     return found
 
 
 def made_with(run: argparse.Namespace) -> dict[str, Any]:
     arguments = {k: str(v) if isinstance(v, Path) else v for k, v in vars(run).items()}
-    return {**origin(), "seed": run.seed, "arguments": arguments, "suite": repr(SUITE)}
+    return {**origin(), "seed": run.seed, "arguments": arguments, "draws": K, "nulls": NULLS}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--level", type=int, default=1000)
-    parser.add_argument("--n", type=int, default=500, help="simulations at which level is told")
+    parser.add_argument("--n", type=int, default=500, help="simulations for the level")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--designs", nargs="*", default=DESIGNS)

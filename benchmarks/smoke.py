@@ -1,6 +1,6 @@
 """How long ``make reproduce`` takes at the small budget, killed once and resumed.
 
-    PYTHONPATH=. python -m benchmarks.smoke [--kill 200] [--workers 2] [--name all]
+    python -m benchmarks.smoke [--kill 200] [--workers 2] [--name all]
 
 The run is killed with all its workers after some seconds, and started again; lines that the first
 had written must all be there at the end. Leaves ``results/paper/smoke.json``.

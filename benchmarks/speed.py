@@ -1,23 +1,19 @@
 """How long tests take, and what they need: records behind docs/performance.md.
 
-    PYTHONPATH=src:. python -m benchmarks.speed WHAT [--out FILE.json]
+    python -m benchmarks.speed WHAT [--out FILE.json]
 
 - **peer**: the network beside `sbi.diagnostics.LC2ST`, by turns in one run, with the share of the
-  processor's peak that its training reaches; Ridge, moments and score with 999 nulls.
-- **threads**: all engines with 1, 2, 4, ... threads, each in a process of its own.
-- **shares**: what of the closed forms threads share, and what follows for many of them.
-- **sequential**: what is saved where q is right and null copies end early.
-- **gpu**: all engines on a GPU, the first call apart.
+  processor's peak that its training reaches; Ridge and the score test with 999 nulls.
+- **threads**: all tests with 1, 2, 4, ... threads, each in a process of its own.
+- **gpu**: all tests on a GPU, the first call apart.
 - **sizes**: how time grows with pairs, nulls, observations, d, m and draws, with exponents.
 - **memory**: the largest memory in use, each in a process of its own.
 
 Data have the shape of SLCP: five parameters, eight numbers in x, 16 draws of q at each x (one for
-the network).
+the network). `benchmarks.speed_check` times a whole check.
 """
 
 import argparse
-import heapq
-import importlib
 import json
 import math
 import os
@@ -28,9 +24,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,30 +96,20 @@ def ridge(data: Data, nulls: int) -> Any:
     return assay.lc2st(data.pairs, assay.Ridge(), assay.Exchange(nulls))(data.draws)
 
 
-def moments(data: Data, nulls: int) -> Any:
-    return assay.moments(data.sets, null=nulls).decided(data.draws)
-
-
-def moments_of_latents(data: Data, nulls: int) -> Any:
-    return assay.moments(data.latents, null=nulls).decided(data.draws)
-
-
 def score(data: Data, nulls: int) -> Any:
-    return assay.score(data.sets, null=nulls).decided(data.draws)
+    return assay.score(data.sets, null=nulls)(data.draws)
 
 
 def score_of_latents(data: Data, nulls: int) -> Any:
-    return assay.score(data.latents, null=nulls).decided(data.draws)
+    return assay.score(data.latents, null=nulls)(data.draws)
 
 
-# Engines, and the nulls they are timed with.
-ENGINES: dict[str, tuple[Callable[[Data, int], Any], int]] = {
+# Tests, and the nulls they are timed with.
+TESTS: dict[str, tuple[Callable[[Data, int], Any], int]] = {
     "MLP": (network, 99),
     "MLP of latents": (network_of_latents, 99),
     "MLP, LocalExchange": (local_network, 99),
     "Ridge": (ridge, 999),
-    "moments": (moments, 999),
-    "moments of latents": (moments_of_latents, 999),
     "score": (score, 999),
     "score of latents": (score_of_latents, 999),
 }
@@ -177,7 +161,7 @@ def peer(rounds: int) -> dict[str, Any]:
         top.append(peak())
         print(f"sbi {theirs[-1]:.2f} s, MLP {own[-1]:.3f} s a null", flush=True)
     rate = work(assay.MLP(), Size()) / statistics.median(own)
-    closed = {name: best(3, run, data, n) for name, (run, n) in ENGINES.items() if n > 99}
+    closed = {name: best(3, run, data, n) for name, (run, n) in TESTS.items() if n > 99}
     return {
         "sbi": theirs,
         "MLP": own,
@@ -189,103 +173,21 @@ def peer(rounds: int) -> dict[str, Any]:
 
 
 def threads(most: int) -> dict[str, Any]:
-    """Seconds of each engine by threads, each number in a process of its own."""
+    """Seconds of each test by threads, each number in a process of its own."""
     found: dict[str, dict[str, float]] = {}
     for count in [2**i for i in range(int(math.log2(most)) + 1)]:
         variables = os.environ | {"OMP_NUM_THREADS": str(count), "MKL_NUM_THREADS": str(count)}
-        command = [sys.executable, "-m", "benchmarks.speed", "engines", "--rounds", "1"]
+        command = [sys.executable, "-m", "benchmarks.speed", "tests", "--rounds", "1"]
         done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
         found[str(count)] = json.loads(done.stdout.splitlines()[-1])
         print(count, found[str(count)], flush=True)
     return found
 
 
-# Modules that spread work over threads.
-SPREAD = ("diagnostics.local.score", "diagnostics.local.moments", "samples.neighbourhoods")
-
-
-def shares(rounds: int) -> dict[str, Any]:
-    """Processor seconds of closed forms on one thread: of pieces that threads share, and the rest.
-
-    What follows for more threads is an extrapolation: pieces are given to whichever thread is free
-    first, and nothing is lost to memory or to Python.
-    """
-    torch.set_num_threads(1)
-    pieces: list[list[float]] = []
-    for name in SPREAD:
-        vars(importlib.import_module(f"assay.{name}"))["spread_over"] = partial(_noted, pieces)
-    data, found = Data.of(Size()), {}
-    for name in ("moments", "moments of latents", "score", "score of latents"):
-        run, nulls = ENGINES[name]
-        each = []
-        for _ in range(rounds):
-            pieces.clear()
-            start = time.process_time()
-            with without_progress():
-                run(data, nulls)
-            each.append((time.process_time() - start, [list(p) for p in pieces]))
-        total, parts = min(each, key=lambda one: one[0])
-        rest = total - sum(map(sum, parts))
-        follows = {n: rest + sum(_span(part, n) for part in parts) for n in (1, 2, 4, 8, 16)}
-        found[name] = {"serial": rest, "shared": total - rest, "follows": follows}
-        print(name, found[name], flush=True)
-    return found
-
-
-def sequential(rounds: int) -> dict[str, Any]:
-    """Copies, and the share of the time of all, where q is right and copies end when enough."""
-    torch.set_num_threads(1)
-    n, whole, few = 2000, assay.Exchange(199), assay.Sequential(199)
-    made, share = [], []
-    for seed in range(rounds):
-        generator = stream(seed, "sequential")
-        theta, noise = torch.randn(2, n, 5, generator=generator)
-        x, u = theta + noise, torch.randn(n, 5, generator=generator)
-        right = assay.Calibration(theta, x, x / 2 + 0.5**0.5 * u)
-        x_o = torch.randn(5, generator=generator)
-        there = torch.randn(500, 5, generator=generator)
-        draws = assay.Draws(x_o, x_o / 2 + 0.5**0.5 * there)
-        took = []
-        for null in (few, whole):
-            start = time.process_time()
-            with without_progress():
-                result = assay.lc2st(right, assay.MLP(), null)(draws)
-            took.append(time.process_time() - start)
-            made.append(len(result.null))
-        share.append(took[0] / took[1])
-        print(made[-2], round(share[-1], 3), flush=True)
-    return {"most": whole.n, "enough": few.enough, "copies": made[::2], "share": share}
-
-
-@contextmanager
-def _noted(pieces: list[list[float]], workers: int, each: int = 1) -> Iterator[Any]:
-    """In place of threads: runs pieces one after the other, and notes how long each takes."""
-
-    def apply(work: Callable[..., Any], *given: Any) -> list[Any]:
-        took: list[float] = []
-        made = []
-        for job in zip(*given, strict=True):
-            start = time.process_time()
-            made.append(work(*job))
-            took.append(time.process_time() - start)
-        pieces.append(took)
-        return made
-
-    yield apply
-
-
-def _span(took: list[float], workers: int) -> float:
-    """When the last piece is done, if each goes to whoever is free first."""
-    ends = [0.0] * workers
-    for seconds in took:
-        heapq.heapreplace(ends, ends[0] + seconds)
-    return max(ends)
-
-
-def engines(rounds: int, device: str = "cpu") -> dict[str, float]:
-    """Seconds of each engine; of local networks on a GPU at ten observations, elsewhere at two."""
+def each_test(rounds: int, device: str = "cpu") -> dict[str, float]:
+    """Seconds of each test; of local networks on a GPU at ten observations, elsewhere at two."""
     data, found = Data.of(Size(), device), {}
-    for name, (run, nulls) in ENGINES.items():
+    for name, (run, nulls) in TESTS.items():
         found[name] = best(rounds, run, data, nulls)
         print(name, round(found[name], 3), file=sys.stderr, flush=True)
     return found
@@ -298,12 +200,12 @@ def gpu() -> dict[str, Any]:
     found["first"] = seconds(network, data, 99)
     found["first of score"] = seconds(score, data, 999)
     print(found, flush=True)
-    found["engines"] = engines(3, "cuda")
+    found["tests"] = each_test(3, "cuda")
     found["MLP, 999 nulls"] = best(3, network, data, 999)
     found["one observation"] = {}
     one = data._replace(draws=assay.Draws(data.draws.x[:1], data.draws.theta[:1]))
-    for name in ("moments", "moments of latents", "score", "score of latents", "Ridge"):
-        run, nulls = ENGINES[name]
+    for name in ("score", "score of latents", "Ridge"):
+        run, nulls = TESTS[name]
         found["one observation"][name] = best(3, run, one, nulls)
     print(found, flush=True)
     large = Data.of(Size(n=100_000, k=1), "cuda")
@@ -321,7 +223,7 @@ AXES: dict[str, list[int]] = {
 }
 
 
-# What an engine does not depend on: the network is trained once, on one draw at each x.
+# What a test does not depend on: the network is trained once, on one draw at each x.
 FIXED = {"MLP": ("observations", "k"), "Ridge": ("k",)}
 
 
@@ -332,8 +234,8 @@ def sizes(rounds: int, only: str) -> dict[str, Any]:
         if only not in ("", axis):
             continue
         found[axis] = {"values": values}
-        for name in ("MLP", "Ridge", "moments", "score"):
-            run, nulls = ENGINES[name]
+        for name in ("MLP", "Ridge", "score"):
+            run, nulls = TESTS[name]
             if axis in FIXED.get(name, ()):
                 continue
             took = []
@@ -376,21 +278,9 @@ def _million(kind: str) -> None:
         test(assay.Draws(x_o, torch.randn(1000, m, generator=generator)))
     elif kind == "score":
         q = x[:, None, :m] + torch.randn(n, 4, m, generator=generator)
-        assay.score(assay.Calibration(theta, x, q), null=99).decided(x_o)
+        assay.score(assay.Calibration(theta, x, q), null=99)(x_o)
     else:
-        assay.moments(assay.Calibration.from_base(theta - x[:, :m], x), null=99).decided(x_o)
-
-
-def _trust(observations: int) -> None:
-    data = Data.of(Size(n=5000, k=16, observations=observations))
-    test = assay.moments(data.sets, null=199)
-    assay.trust_map(test, data.draws)
-
-
-def _check(observations: int) -> None:
-    data = Data.of(Size(n=10_000, observations=observations))
-    draws = assay.Draws(data.draws.x, data.draws.theta[:, :200])
-    assay.check(data.sets, x_o=draws, suite=assay.Suite.quick())
+        assay.score(assay.Calibration.from_base(theta - x[:, :m], x), null=99)(x_o)
 
 
 def _kept(path: Path, shape: tuple[int, ...], seed: int) -> np.ndarray:
@@ -408,10 +298,6 @@ def _from_files(kind: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         theta, x = (_kept(folder / f"{i}.npy", (n, m), i) for i in range(2))
-        if kind == "moments":
-            test = assay.moments(assay.Calibration.from_base(theta, x), null=99)
-            test.decided(np.zeros(m))
-            return
         calibration = assay.Calibration(theta, x, _kept(folder / "q.npy", (n, k, m), 2))
         (assay.sbc if kind == "sbc" else assay.coverage)(calibration)
 
@@ -419,14 +305,9 @@ def _from_files(kind: str) -> None:
 CASES: dict[str, Callable[[], Any]] = {
     "Ridge, 10^6 pairs, d = 100": lambda: _million("ridge"),
     "score, 10^6 sets of 5, d = 100": lambda: _million("score"),
-    "moments of 10^6 latents, d = 100": lambda: _million("moments"),
+    "score of 10^6 latents, d = 100": lambda: _million("latents"),
     "sbc of 10^7 pairs in files, m = 5, k = 4": lambda: _from_files("sbc"),
     "coverage of 10^7 pairs in files, m = 5, k = 4": lambda: _from_files("coverage"),
-    "moments of 10^7 latents in files, m = d = 5": lambda: _from_files("moments"),
-    "trust map, 1000 observations": lambda: _trust(1000),
-    "trust map, 10^4 observations": lambda: _trust(10_000),
-    "check, 100 observations": lambda: _check(100),
-    "check, 1000 observations": lambda: _check(1000),
 }
 
 
@@ -447,17 +328,7 @@ def memory(only: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    kinds = [
-        "peer",
-        "threads",
-        "shares",
-        "sequential",
-        "engines",
-        "gpu",
-        "sizes",
-        "memory",
-        "case",
-    ]
+    kinds = ["peer", "threads", "tests", "gpu", "sizes", "memory", "case"]
     parser.add_argument("what", choices=kinds)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--most", type=int, default=os.cpu_count())
@@ -468,14 +339,12 @@ def main() -> None:
     if given.what == "case":
         _memory(given.case)
         return
-    if given.what == "engines":
-        print(json.dumps(engines(given.rounds)))
+    if given.what == "tests":
+        print(json.dumps(each_test(given.rounds)))
         return
     ways: dict[str, Callable[[], Any]] = {
         "peer": lambda: peer(given.rounds),
         "threads": lambda: threads(given.most),
-        "shares": lambda: shares(given.rounds),
-        "sequential": lambda: sequential(given.rounds),
         "gpu": gpu,
         "sizes": lambda: sizes(given.rounds, given.case),
         "memory": lambda: memory(given.case),

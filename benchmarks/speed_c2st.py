@@ -1,6 +1,6 @@
 """Seconds of a two-sample test with its nulls: all copies at once, beside a loop over fits.
 
-    python benchmarks/speed_c2st.py [--n 1000] [--m 5] [--nulls 99] [--rounds 3]
+    python -m benchmarks.speed_c2st [--n 1000] [--m 5] [--nulls 99] [--rounds 3]
 
 Both sides do the same work on the same samples: five folds, and a classifier fitted to the data
 and to every null copy in each. Discriminant analysis in closed form is compared with a loop over
@@ -26,9 +26,9 @@ from torch import Tensor
 
 from assay import MLP, Exchange, Sklearn, c2st
 from assay._core import stream
+from assay.c2st import C2STResult
 from assay.classifiers import LDA, QDA
 from assay.classifiers.base import Classifier
-from assay.diagnostics.c2st import C2STResult
 
 EVEN = {"priors": [0.5, 0.5]}
 NETWORK = MLPClassifier((64, 64, 64), max_iter=20, batch_size=256)

@@ -20,11 +20,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
-from benchmarks.record import origin
 from sbi.diagnostics.lc2st import LC2ST as Peer
 from torch import Tensor
 
 from assay.compat.sbi import LC2ST
+
+from .record import origin
 
 RECORD = Path(__file__).parents[1] / "results" / "compat" / "speed.json"
 SEED = 0

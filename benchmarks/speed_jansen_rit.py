@@ -1,6 +1,6 @@
 """Simulations of the Jansen-Rit model per second, and the time that 60 000 of them take.
 
-    python benchmarks/speed_jansen_rit.py [--n 6000] [--device cpu]
+    python -m benchmarks.speed_jansen_rit [--n 6000] [--device cpu]
 
 60 000 are what the paper needs: 50 000 to train its flow, and 10 000 for calibration. The time is
 that of whole batches with their power spectra, after a batch that is not counted; it is
@@ -12,9 +12,9 @@ import resource
 import time
 
 import torch
+from experiments.tasks.jansen_rit import JansenRit
 
 from assay._core import stream
-from assay.tasks.jansen_rit import JansenRit
 
 PAPER = 60_000
 

@@ -1,6 +1,6 @@
 """CPU milliseconds for SBC and TARP, beside sbi's run_sbc and run_tarp, in one run.
 
-    OMP_NUM_THREADS=1 python benchmarks/speed_ranks.py [--rounds 7]
+    OMP_NUM_THREADS=1 python -m benchmarks.speed_ranks [--rounds 7]
 
 CPU time, the least of several rounds, is about what one thread takes on a quiet machine.
 The very same draws for both: sbi gets a posterior that hands over stored draws, so that no

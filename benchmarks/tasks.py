@@ -1,6 +1,6 @@
 """The tasks: how long ten thousand posterior draws take, and whether they are the authors'.
 
-    python benchmarks/tasks.py [--observations 100]
+    python -m benchmarks.tasks [--observations 100]
 
 For every task the seconds for 10 000 draws at one observation, over prior-predictive observations,
 with the sampler's own indicators of error. Then, where the authors' samples lie beside it,
@@ -16,12 +16,13 @@ import time
 import numpy as np
 import scipy.stats
 import torch
-from paper_samples import HARD, Case, require
+from experiments.tasks import TASKS, Task, task
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import cross_val_score
 
 from assay._core import stream
-from assay.tasks import TASKS, Task, task
+
+from .paper_samples import HARD, Case, require
 
 DRAWS, BINS = 10_000, 4
 KNOWN = [name for name in TASKS if name != "jansen_rit"]

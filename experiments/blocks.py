@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from assay._core import stream
-from assay.tasks import task
 
 from .authors import ORACLE, arrays
 from .flows import Flow
 from .material import Recipe, Setting, flow
 from .runs import Context, Job
+from .tasks import task
 from .trials import NULLS_OF, Stack, stack_of_c2st, stack_of_lc2st, stack_of_lc2st_nf
 
 __all__ = ["Blocks", "Posteriors", "has_flow"]

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from assay import Exchange, c2st
 from assay._core import stream
+from assay.c2st import STATISTICS
 from assay.classifiers import QDA, Bayes
-from assay.diagnostics.c2st import STATISTICS
 
 from .authors import published_numbers
 from .pictures import save

@@ -11,8 +11,6 @@ import numpy as np
 import scipy.stats
 from matplotlib.lines import Line2D
 
-from assay.tasks import BENCHMARK
-
 from .authors import (
     ASIDE,
     Difference,
@@ -26,6 +24,7 @@ from .material import Recipe, Setting, flow, train_flows
 from .methods import METHODS, ORACLES, STACKED, several
 from .pictures import save
 from .runs import Context, Experiment, Job
+from .tasks import BENCHMARK
 
 __all__ = [
     "FIG2",
@@ -62,7 +61,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
         "nulls": 19,
         "draws": 100,
         "epochs": 10,
-        "methods": ("L-C2ST-NF", "moments-NF", "moments"),
+        "methods": ("L-C2ST-NF", "score-NF", "score"),
     },
     "smoke": {
         "tasks": ("two_moons", "slcp"),
@@ -285,14 +284,8 @@ COLOURS = {
     "L-C2ST-NF": "#0072B2",
     "Ridge": "#E69F00",
     "Ridge-NF": "#56B4E9",
-    "moments": "#CC79A7",
-    "moments-NF": "#009E73",
-    "check": "#DDAA33",
-    "check-NF": "#66CCEE",
     "score": "#332288",
     "score-NF": "#44AA99",
-    "smoothed": "#882255",
-    "smoothed-NF": "#117733",
     "LocalExchange": "#8c6bb1",
     "LocalExchange-NF": "#4d9221",
     "local HPD": "#bcbd22",

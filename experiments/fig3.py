@@ -13,24 +13,23 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 import assay
-from assay.diagnostics.average.ranks import Values
+from assay.average.ranks import Values
 from assay.plots._canvas import COLOURS as CURVES
 from assay.plots._canvas import ENVELOPE, INK
-from assay.results import pvalue
-from assay.samples.neighbourhoods import Nearest
 
 from . import published
 from .authors import published_numbers
 from .jansen_rit import GAINS, NAMES, SEED, Setting, at, observed
+from .methods import NEAR
 from .networks import Batched, two_layers
 from .pictures import save
 from .runs import Context, Experiment, Job
 
-__all__ = ["FIG3", "asked", "paper_local", "paper_overall", "summed", "u_shape"]
+__all__ = ["FIG3", "asked", "paper_local", "paper_overall", "score", "summed", "u_shape"]
 
 Found = dict[str, Any]
 
-GLOBAL, NEAR = "global", 0.2
+GLOBAL = "global"
 # The ends of the band in which a null statistic lies in 95 % of cases, as in the paper.
 ENDS = (0.025, 0.975)
 BUDGETS: dict[str, dict[str, Any]] = {
@@ -124,10 +123,9 @@ def network(setting: Setting, job: Job) -> Found:
     return _asked(setting.test(job["nulls"]), job)
 
 
-def moments(setting: Setting, job: Job) -> Found:
-    """Local moments of latents, exact for the nearest fifth."""
-    null = assay.KnownBase(job["nulls"])
-    return _asked(assay.moments(setting.latents, Nearest((NEAR,)), null, seed=SEED), job)
+def score(setting: Setting, job: Job) -> Found:
+    """What decides in ``assay.check``: the local score test, of latents."""
+    return _asked(assay.score(setting.latents, null=job["nulls"], seed=SEED), job)
 
 
 def local_exchange(setting: Setting, job: Job) -> Found:
@@ -139,13 +137,13 @@ def local_exchange(setting: Setting, job: Job) -> Found:
 def local_hpd(setting: Setting, job: Job) -> Found:
     """Local HPD in closed form, from the flow's own density."""
     sets, log_q = setting.sets(job["k"]), setting.flow.log_prob
-    return _asked(assay.lhpd(sets, log_q, null=job["nulls"], seed=SEED), job)
+    return _asked(assay.lhpd(sets, log_q, NEAR, job["nulls"], seed=SEED), job)
 
 
 METHODS: dict[str, Callable[[Setting, Job], Found]] = {
     "published L-C2ST-NF": as_published,
     "L-C2ST-NF": network,
-    "moments-NF": moments,
+    "score-NF": score,
     "LocalExchange-NF": local_exchange,
     "local HPD": local_hpd,
 }
@@ -159,10 +157,8 @@ def _asked(test: Any, job: Job) -> Found:
 def asked(test: Any, x_o: Tensor, draws: int) -> Found:
     """A test at observations (o, 33)."""
     results = [test(there) for there in at(x_o, draws)]
-    statistic, null = (
-        np.stack([getattr(r, name) for r in results]) for name in ("statistic", "null")
-    )
-    return summed(statistic, null, pvalue(statistic, null))
+    names = ("statistic", "null", "pvalue")
+    return summed(*(np.stack([getattr(r, name) for r in results]) for name in names))
 
 
 def summed(statistic: np.ndarray, null: np.ndarray, p: np.ndarray) -> Found:

@@ -11,22 +11,25 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib.figure import SubFigure
+from torch import Tensor
 
 import assay
+from assay.local.lc2st import LC2STResult
 from assay.plots import pp
-from assay.results import LC2STResult
-from assay.samples.neighbourhoods import Nearest
-from assay.tasks import JansenRit
 
-from .fig3 import BUDGETS, NEAR
+from .fig3 import BUDGETS, score
 from .jansen_rit import NAMES, SEED, Setting, file_name, observed
+from .methods import DRAWS
 from .pictures import colour_bar, save, triangle
 from .runs import Context, Experiment, Job
+from .tasks import JansenRit
 
 __all__ = ["FIG4"]
 
 # Gains of the figure, of which the paper has the last; all others are in the appendix.
 SHOWN = (-20, 0, 10)
+# Sentences on what is wrong, at most.
+MOST = 4
 # Draws of which nulls are kept: their curves need fewer than a pair plot does.
 CURVE_DRAWS = 1000
 # Inches: a column, the PP-plot with its legend, the pair plot, the words; and the bar of colours.
@@ -43,10 +46,8 @@ def jobs(budget: str) -> list[Job]:
 
 
 def prepare(todo: list[Job], context: Context, executor: Executor | None = None) -> None:
-    """Trains the flow and the test, and judges its network."""
-    setting = Setting.of(todo[0], context)
-    setting.test(todo[0]["nulls"])
-    setting.health()
+    """Trains the flow and the test."""
+    Setting.of(todo[0], context).test(todo[0]["nulls"])
 
 
 def run(job: Job, context: Context) -> dict[str, Any]:
@@ -54,18 +55,16 @@ def run(job: Job, context: Context) -> dict[str, Any]:
     setting, there = Setting.of(job, context), observed([job["gain"]])
     draws = assay.Draws(there.x[0], n=job["draws"])
     result = setting.test(job["nulls"])(draws)
-    exponent = setting.health().exponent
     found = {
         "made": setting.recipe.made,
         "truth": there.theta[0].tolist(),
         "statistic": _number(result.statistic),
         "pvalue": _number(result.pvalue),
         "null_high": _number(np.quantile(result.null, 0.975)),
-        "curve_pvalue": _number(assay.pp_curve(result).pvalue),
+        "curve_pvalue": _number(result.pp_curve().pvalue),
         "outside": _outside(result),
-        "exponent": _number(exponent),
-        "effects": assay.effects(result, NAMES, exponent=exponent).sentence,
-        **_moments(setting, draws, job["nulls"]),
+        "score_pvalue": score(setting, {**job, "gains": [job["gain"]]})["pvalue"][0],
+        "wrong": _wrong(setting, there.x[0]),
     }
     return {**found, **_kept(result, job, context.folder)}
 
@@ -80,12 +79,10 @@ def _outside(result: LC2STResult) -> float:
     return _number(1 - inside.double().mean())
 
 
-def _moments(setting: Setting, draws: assay.Draws, nulls: int) -> dict[str, Any]:
-    """What truths near the observation say, without a classifier."""
-    test = assay.moments(setting.latents, Nearest((NEAR,)), assay.KnownBase(nulls), seed=SEED)
-    result = test(draws)
-    said = assay.effects(result, NAMES).sentence
-    return {"moments_pvalue": _number(result.pvalue), "moments_effects": said}
+def _wrong(setting: Setting, x_o: Tensor) -> str:
+    """What is wrong beyond its interval near the observation, the worst first."""
+    (rows,) = assay.bounds(setting.sets(DRAWS), x_o, seed=SEED).wrong
+    return "; ".join(row.sentence for row in rows[:MOST]) or "nothing beyond its interval"
 
 
 def _kept(result: LC2STResult, job: Job, folder: Path) -> dict[str, str]:
@@ -108,24 +105,19 @@ def _kept(result: LC2STResult, job: Job, folder: Path) -> dict[str, str]:
 
 
 def table(found: list[dict[str, Any]]) -> str:
-    """At every gain: statistic, p-values, and what effects say."""
+    """At every gain: statistic, p-values, and what is wrong."""
     head = found[0]
     lines = [
-        f"N_train {head['train']}, N_cal {head['pairs']}, {head['nulls']} nulls; the ratio is "
-        f"raised to the power {head['exponent']:.2f}",
-        f"{'gain':>5}{'statistic':>11}{'p':>8}{'p curve':>9}{'p moments':>11}{'outside':>9}",
+        f"N_train {head['train']}, N_cal {head['pairs']}, {head['nulls']} nulls",
+        f"{'gain':>5}{'statistic':>11}{'p':>8}{'p curve':>9}{'p score':>9}{'outside':>9}",
     ]
     for row in found:
         lines.append(
             f"{row['gain']:>5}{row['statistic']:>11.4f}{row['pvalue']:>8.3f}"
-            f"{row['curve_pvalue']:>9.3f}{row['moments_pvalue']:>11.3f}{row['outside']:>9.3f}"
+            f"{row['curve_pvalue']:>9.3f}{row['score_pvalue']:>9.3f}{row['outside']:>9.3f}"
         )
-        lines += [f"      {said}" for said in _said(row)]
+        lines.append(f"      {row['wrong']}")
     return "\n".join(lines)
-
-
-def _said(row: dict[str, Any]) -> tuple[str, str]:
-    return f"ratio: {row['effects']}", f"moments: {row['moments_effects']}"
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
@@ -159,8 +151,7 @@ def _block(part: SubFigure, row: dict[str, Any], folder: Path) -> Any:
     found, prior = assay.load(folder / row["pairs_file"]), JansenRit().prior
     ends = np.stack([np.asarray(prior.low), np.asarray(prior.high)], 1)
     mesh = triangle(parts[1], found.theta, found.probabilities, row["truth"], ends, NAMES)
-    words = "\n".join(textwrap.fill(said, LETTERS) for said in _said(row))
-    parts[2].text(0.04, 0.95, words, va="top", size=6.5)
+    parts[2].text(0.04, 0.95, textwrap.fill(row["wrong"], LETTERS), va="top", size=6.5)
     return mesh
 
 

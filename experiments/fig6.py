@@ -27,8 +27,6 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from assay._core import atomic_write, stream
-from assay.tasks import BENCHMARK, task
-from assay.tasks.task import Task
 
 from .authors import published_numbers
 from .jansen_rit import file_name
@@ -39,13 +37,15 @@ from .networks import Batched, two_layers
 from .pictures import save
 from .published import together, trial_of_c2st
 from .runs import Context, Experiment, Job
+from .tasks import BENCHMARK, task
+from .tasks.task import Task
 
 __all__ = ["FIG6", "Elsewhere", "alike", "correlation", "stacked"]
 
 TASKS = tuple(kind.name for kind in BENCHMARK)
 TRAINED = (100, 1000, 10_000, 100_000)
 ORACLES = ("published C2ST", "C2ST", "Bayes")
-LOCALS = ("published L-C2ST", "published L-C2ST-NF", "L-C2ST", "L-C2ST-NF", "moments-NF")
+LOCALS = ("published L-C2ST", "published L-C2ST-NF", "L-C2ST", "L-C2ST-NF")
 BUDGETS: dict[str, dict[str, Any]] = {
     "ci": {
         "tasks": ("two_moons",),

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from assay._core import atomic_write, isolated, stream
-from assay.samples.posterior import StandardNormal
+from assay.data.posterior import StandardNormal
 
 from .couplings import build_nsf
 

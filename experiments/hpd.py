@@ -16,8 +16,7 @@ from torch import Tensor
 
 import assay
 from assay._core import stream
-from assay.diagnostics.local.levels import Levels
-from assay.tasks import task
+from assay.local.levels import Levels
 
 from .authors import printed_rate
 from .fig2 import ALPHA, FIXED_CAL, FIXED_TRAIN, N_CAL, N_TRAIN, cells_of, rates, told
@@ -26,6 +25,7 @@ from .local_hpd import nulls, published_statistics
 from .material import Recipe, flow
 from .pictures import save
 from .runs import Context, Experiment, Job
+from .tasks import task
 
 __all__ = ["HPD", "METHOD", "printed"]
 

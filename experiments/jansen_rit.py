@@ -18,12 +18,11 @@ from torch import Tensor
 
 import assay
 from assay._core import stream
-from assay.diagnostics.local.lc2st import LC2ST
-from assay.interpret.health import Health, health
-from assay.tasks import JansenRit, Observations
+from assay.local.lc2st import LC2ST
 
 from .flows import MAF, Flow, Training, train
 from .runs import Context, Job
+from .tasks import JansenRit, Observations
 
 __all__ = ["GAINS", "NAMES", "Recipe", "Setting", "file_name", "observed"]
 
@@ -134,7 +133,7 @@ class Setting:
         """The pairs with k draws of the flow at each x."""
         theta, x = self.pairs.theta, self.pairs.x
         drawn = self.flow.sample_each(x, k, self._stream("draws"))
-        return assay.Calibration(theta, x, drawn).to(self.context.device)
+        return assay.Calibration(theta, x, drawn, names=NAMES).to(self.context.device)
 
     @cached_property
     def latents(self) -> assay.Calibration:
@@ -148,14 +147,6 @@ class Setting:
             null = assay.KnownBase(nulls)
             assay.save(assay.lc2st(self.latents, null=null, seed=SEED), path)
         found: LC2ST = assay.load(path, flow=self.flow)
-        return found
-
-    def health(self) -> Health:
-        """Whether that network can be believed."""
-        path = self._path("health", self.recipe.made)
-        if not path.exists():
-            assay.save(health(self.latents, seed=SEED), path)
-        found: Health = assay.load(path)
         return found
 
     def _path(self, kind: str, made: Any, ending: str = ".npz") -> Path:

@@ -20,12 +20,12 @@ from torch import Tensor
 
 import assay
 from assay.plots._canvas import INK
-from assay.samples.neighbourhoods import Nearest, Smooth
 
 from . import published
 from .authors import absent, arrays
-from .fig3 import NEAR, Found, asked, summed, u_shape
+from .fig3 import Found, asked, summed, u_shape
 from .jansen_rit import GAINS, NAMES, SEED
+from .methods import NEAR
 from .networks import Batched, Sklearn, two_layers
 from .pictures import colour_bar, save, triangle
 from .runs import Context, Experiment, Job
@@ -45,9 +45,6 @@ BUDGETS: dict[str, dict[str, Any]] = {
 
 TESTS: dict[str, Callable[[assay.Calibration, int], Any]] = {
     "score-NF": lambda sets, n: assay.score(sets, null=assay.Exchange(n), seed=SEED),
-    "moments-NF": lambda sets, n: _moments(sets, n, where=Nearest((NEAR,))),
-    "check-NF": lambda sets, n: _moments(sets, n),
-    "smoothed-NF": lambda sets, n: _moments(sets, n, where=Smooth()),
     "Ridge-NF": lambda sets, n: assay.lc2st(sets, assay.Ridge(), assay.Exchange(n), seed=SEED),
     "L-C2ST-NF": lambda sets, n: assay.lc2st(sets, null=assay.KnownBase(n), seed=SEED),
     "LocalExchange-NF": lambda sets, n: assay.lc2st(
@@ -55,10 +52,6 @@ TESTS: dict[str, Callable[[assay.Calibration, int], Any]] = {
     ),
 }
 NETWORK = "L-C2ST-NF"
-
-
-def _moments(sets: assay.Calibration, n: int, **where: Any) -> Any:
-    return assay.moments(sets, null=assay.KnownBase(n), seed=SEED, **where)
 
 
 @cache
@@ -181,8 +174,6 @@ LOOKS = {
     THEIRS: ("#333333", "o"),
     RERUN: ("#999999", "o"),
     "score-NF": ("#0072B2", "s"),
-    "moments-NF": ("#009E73", "^"),
-    "smoothed-NF": ("#CC79A7", "v"),
     "Ridge-NF": ("#E69F00", "D"),
     "L-C2ST-NF": ("#D55E00", "P"),
 }

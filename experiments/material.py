@@ -19,11 +19,11 @@ from torch import Tensor
 
 import assay
 from assay._core import stream
-from assay.tasks import task
-from assay.tasks.task import Task
 
 from .flows import ARCHITECTURES, Flow, Training, train
 from .runs import Context, Job
+from .tasks import task
+from .tasks.task import Task
 
 __all__ = ["KEPT", "Recipe", "Setting", "flow", "train_flows"]
 

@@ -2,9 +2,8 @@
 
 Each returns statistics and p-values at the observations. The names say which column they belong
 to: those that begin with ``published`` follow the paper, the others are this library's. Networks
-and nulls are its defaults; neighbourhoods are the nearest fifth, so that tests with a local claim
-can be compared, but for ``check`` and ``score``, which have their defaults; the latter decides in
-``assay.check``.
+and nulls are its defaults. Neighbourhoods are the nearest fifth, so that tests with a local claim
+can be compared; ``score``, the test that decides in ``assay.check``, has its own default.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ import torch
 from sklearn.model_selection import ShuffleSplit
 
 import assay
-from assay.samples.neighbourhoods import Nearest, Smooth
+from assay.neighbourhood import Nearest
 
 from . import published
 from .material import Setting
@@ -28,8 +27,8 @@ __all__ = ["METHODS", "ORACLES", "STACKED", "Found", "published_lc2st", "several
 Found = dict[str, list[float]]
 Method = Callable[[Setting, int], Found]
 
-# Draws of q at each x for tests that take several, and the share that is near an observation.
-SEVERAL, NEAR = 16, 0.2
+# Draws of q at each x for the score test, and what is near an observation.
+DRAWS, NEAR = 16, Nearest(0.2)
 
 
 def _plain(statistic: Any, pvalue: Any) -> Found:
@@ -140,48 +139,16 @@ def ridge_nf(setting: Setting, nulls: int) -> Found:
     return _tested(test(assay.Draws(setting.x_o, n=setting.draws)))
 
 
-def _moments(places: Any, setting: Setting, nulls: int) -> Found:
-    """Local moments of several draws of q at each x."""
-    sets = setting.sets(max(SEVERAL, setting.task.m + 6))
-    test = assay.moments(sets, places, assay.Exchange(nulls), seed=setting.seed)
-    return _tested(test(assay.Draws(setting.x_o)))
-
-
-def _moments_nf(places: Any, setting: Setting, nulls: int) -> Found:
-    """Local moments of latents."""
-    test = assay.moments(setting.latents, places, assay.KnownBase(nulls), seed=setting.seed)
-    return _tested(test(assay.Draws(setting.x_o)))
-
-
-# Smoothed over all pairs a test is exact if q is right everywhere, as those of networks are; from
-# the nearest fifth, if q is right there.
-moments, moments_nf = (partial(f, Nearest((NEAR,))) for f in (_moments, _moments_nf))
-smoothed, smoothed_nf = (partial(f, Smooth()) for f in (_moments, _moments_nf))
-
-
-def check(setting: Setting, nulls: int) -> Found:
-    """Local moments with their defaults, but for the nulls."""
-    sets = setting.sets(max(SEVERAL, setting.task.m + 6))
-    test = assay.moments(sets, null=assay.Exchange(nulls), seed=setting.seed)
-    return _tested(test(assay.Draws(setting.x_o)))
-
-
-def check_nf(setting: Setting, nulls: int) -> Found:
-    """The same of latents."""
-    test = assay.moments(setting.latents, null=assay.KnownBase(nulls), seed=setting.seed)
-    return _tested(test(assay.Draws(setting.x_o)))
-
-
 def score(setting: Setting, nulls: int) -> Found:
     """What decides in ``assay.check``: the local score test, several draws of q at each x."""
-    test = assay.score(setting.sets(SEVERAL), null=assay.Exchange(nulls), seed=setting.seed)
-    return _tested(test(assay.Draws(setting.x_o)))
+    test = assay.score(setting.sets(DRAWS), null=assay.Exchange(nulls), seed=setting.seed)
+    return _tested(test(setting.x_o))
 
 
 def score_nf(setting: Setting, nulls: int) -> Found:
     """The same of latents."""
     test = assay.score(setting.latents, null=assay.Exchange(nulls), seed=setting.seed)
-    return _tested(test(assay.Draws(setting.x_o)))
+    return _tested(test(setting.x_o))
 
 
 def local_exchange(setting: Setting, nulls: int) -> Found:
@@ -201,8 +168,8 @@ def local_exchange_nf(setting: Setting, nulls: int) -> Found:
 def lhpd(setting: Setting, nulls: int) -> Found:
     """Local HPD in closed form, from the flow's own density."""
     sets = setting.sets(100)
-    test = assay.lhpd(sets, setting.flow.log_prob, null=nulls, seed=setting.seed)
-    return _tested(test(assay.Draws(setting.x_o)))
+    test = assay.lhpd(sets, setting.flow.log_prob, NEAR, nulls, seed=setting.seed)
+    return _tested(test(setting.x_o))
 
 
 # As published, the classifiers of several runs are fitted in one stack.
@@ -224,14 +191,8 @@ METHODS: dict[str, Method] = {
     "L-C2ST-NF": lc2st_nf,
     "Ridge": ridge,
     "Ridge-NF": ridge_nf,
-    "moments": moments,
-    "moments-NF": moments_nf,
-    "check": check,
-    "check-NF": check_nf,
     "score": score,
     "score-NF": score_nf,
-    "smoothed": smoothed,
-    "smoothed-NF": smoothed_nf,
     "LocalExchange": local_exchange,
     "LocalExchange-NF": local_exchange_nf,
     "local HPD": lhpd,

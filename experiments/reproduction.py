@@ -243,13 +243,8 @@ def _latents_global(found: Rows) -> str:
 
 
 def _figure4(found: Rows) -> str:
-    lines = [
-        [str(r["gain"]), f"{r['pvalue']:.3f}", f"{100 * r['outside']:.0f} %"]
-        + [r["effects"], r["moments_effects"]]
-        for r in found
-    ]
-    told = ["effects, from the ratio", "effects, from local moments"]
-    return markdown(["gain", "p", "q outside the prior", *told], lines)
+    lines = [[str(r["gain"]), f"{r['pvalue']:.3f}", f"{100 * r['outside']:.0f} %"] for r in found]
+    return markdown(["gain", "p", "q outside the prior"], lines)
 
 
 def _table3(found: Rows) -> str:
@@ -266,12 +261,12 @@ def _table3(found: Rows) -> str:
             mark = "" if r is None or fig6.alike(row, method, theirs) else " †"
             cells += [f"{mine}{mark}", "-" if r is None else f"{r:+.2f}"]
             cells.append(str(theirs.get("table3", "")))
-        cells += [_correlation(row, m, "Bayes") for m in ("L-C2ST", "L-C2ST-NF", "moments-NF")]
+        cells += [_correlation(row, m, "Bayes") for m in ("L-C2ST", "L-C2ST-NF")]
         lines.append(cells)
     head = ["task", "N_train"]
     for name in ("L-C2ST", "L-C2ST-NF"):
         head += [f"{name} as published, r (p)", "their r", "their p, printed"]
-    head += [f"{m}, r (p) with Bayes" for m in ("L-C2ST", "L-C2ST-NF", "moments-NF")]
+    head += [f"{m}, r (p) with Bayes" for m in ("L-C2ST", "L-C2ST-NF")]
     return markdown(head, lines)
 
 

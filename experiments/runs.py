@@ -294,14 +294,27 @@ def conduct(
     if experiment.prepare is not None and todo:
         experiment.prepare(todo, context, executor)
     completed(chosen, partial(experiment.run, context=context), records, executor)
-    return assembled(experiment, budget, context, records)
+    # What is prepared may be a parameter of the jobs.
+    return assembled(experiment, budget, context, records, jobs)
 
 
 def assembled(
-    experiment: Experiment, budget: str, context: Context, records: Records
+    experiment: Experiment,
+    budget: str,
+    context: Context,
+    records: Records,
+    jobs: list[Job] | None = None,
 ) -> list[dict[str, Any]]:
-    """Leaves a JSON file and a figure of all that is recorded, and returns it."""
-    jobs = experiment.jobs(budget)
+    """Leaves a JSON file and a figure of all that is recorded, and returns it.
+
+    Args:
+        experiment: The experiment.
+        budget: The name of its budget.
+        context: Where.
+        records: What is recorded.
+        jobs: The jobs of that budget, as they were prepared; as they are listed if None.
+    """
+    jobs = experiment.jobs(budget) if jobs is None else jobs
     found = _rows(jobs, records)
     missing = sum(job not in records for job in jobs)
     if missing and not experiment.partial:

@@ -19,8 +19,6 @@ from torch import Tensor
 
 import assay
 from assay._core import stream
-from assay.tasks import task
-from assay.tasks.task import Task
 
 from . import published
 from .authors import PAIRS, TRAINED, absent, arrays, printed_statistic
@@ -29,13 +27,15 @@ from .methods import METHODS, STACKED, Found, several
 from .networks import Sklearn, two_layers
 from .pictures import save
 from .runs import Context, Experiment, Job
+from .tasks import task
+from .tasks.task import Task
 
 __all__ = ["SAMPLES", "Theirs"]
 
 TASKS = ("two_moons", "slcp")
 ALL, FIXED = 10_000, 1000
 # Methods that need several draws of q at each x, which are there from N_train = 1000 on.
-SEVERAL = ("Ridge", "moments", "check", "score", "smoothed", "LocalExchange")
+SEVERAL = ("Ridge", "score", "LocalExchange")
 LOCALS = tuple(
     name for name in METHODS if "C2ST" not in name.replace("L-C2ST", "") and name != "local HPD"
 )

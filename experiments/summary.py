@@ -446,7 +446,7 @@ def _figure1(found: Rows) -> str:
 def _figure2(found: Rows) -> str:
     """Mean powers with all pairs: printed, rerun and ours, over the same cells."""
     lines = []
-    for name in ("C2ST", "L-C2ST", "L-C2ST-NF", "local HPD", "Ridge-NF", "moments-NF", "check-NF"):
+    for name in ("C2ST", "L-C2ST", "L-C2ST-NF", "local HPD", "Ridge-NF", "score-NF"):
         again, ours = power(found, f"published {name}"), power(found, name)
         if not ours:
             continue
@@ -456,9 +456,7 @@ def _figure2(found: Rows) -> str:
         printed = f"{_printed(cells, key):.2f}" if known else ""
         rerun = f"{np.mean(list(again.values())):.2f}" if again else ""
         mean = f"{np.mean(list(ours.values())):.2f}"
-        # The nearest fifth; by default several sizes are combined.
-        said = {"check-NF": "moments-NF, default"}.get(name, name)
-        lines.append([said, str(len(cells)), printed, rerun, mean])
+        lines.append([name, str(len(cells)), printed, rerun, mean])
     return markdown(["mean power, N_cal = 10 000", "cells", "printed", "rerun", "ours"], lines)
 
 
@@ -485,7 +483,6 @@ COUNTED = {
     "rerun L-C2ST": L,
     "rerun L-C2ST-NF": NF,
     "our L-C2ST-NF": "L-C2ST-NF",
-    "our moments-NF": "moments-NF",
     "our score-NF": "score-NF",
     "our score": "score",
 }
@@ -497,7 +494,7 @@ def _pairs(found: Rows) -> str:
     needs = {name: [_needed(found, name, task) for task in tasks] for name in COUNTED}
     lines = []
     for name, each in needs.items():
-        cells = [name, "yes" if "score" in name or "moments" in name else "no"]
+        cells = [name, "yes" if "score" in name else "no"]
         for mine, theirs in zip(each, needs["printed L-C2ST-NF"], strict=True):
             less = f" ({theirs / mine:.1f} times fewer)" if name.startswith("our") else ""
             cells.append(f"{mine:.0f}{less}" if np.isfinite(mine) else "not reached")
@@ -528,9 +525,11 @@ def _rate(found: Rows, cell: dict[str, Any]) -> str:
 def _levels(found: Rows, retrained: Rows) -> str:
     """Rejection rates where q is right, and the largest of a cell; reruns on sbi's flows."""
     lines = []
-    for method in (L, NF, "L-C2ST", "L-C2ST-NF", "Ridge-NF", "moments-NF", "local HPD"):
+    for method in (L, NF, "L-C2ST", "L-C2ST-NF", "Ridge-NF", "score-NF", "local HPD"):
         rows = retrained if method in (L, NF) else found
         some = [r for r in rows if r["right"] and r["method"] == method]
+        if not some:
+            continue
         rate, low, high, runs = rates(some)
         places = dict.fromkeys((r["task"], r["cal"]) for r in some)
         most = max((rates(some, task=t, cal=n)[0], t, n) for t, n in places)
@@ -543,8 +542,6 @@ def _levels(found: Rows, retrained: Rows) -> str:
 def _figure3(found: Rows) -> str:
     lines = []
     for row in latents.joined(found):
-        if row["method"] == "check-NF":
-            continue
         along = f"{fig3.u_shape(row['gains'], row['statistic']):+.2f}"
         names = {latents.THEIRS: "L-C2ST-NF, as they ran it", latents.RERUN: "L-C2ST-NF, rerun"}
         name = names.get(row["method"], f"our {row['method']}")
@@ -610,7 +607,9 @@ def _table1(found: Rows) -> str:
     at = TRAINED.index(found[0]["train"])
     rows = {row["method"]: row for row in found if row["cal"] == MOST}
     lines = []
-    for name in ("C2ST", "L-C2ST", "L-C2ST-NF", "local HPD", "Ridge-NF", "moments-NF"):
+    for name in ("C2ST", "L-C2ST", "L-C2ST-NF", "local HPD", "Ridge-NF", "score-NF"):
+        if name not in rows:
+            continue
         key, again = table1.PRINTED.get(name), rows.get(f"published {name}, scikit-learn")
         cells = [f"{numbers[key][at]:.0f}" if key else ""]
         cells += (

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.diagnostics.local.levels import Levels
+from assay.local.levels import Levels
 
 from . import published
 from .authors import published_numbers

@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from assay.tasks import task
-
 from .fig2 import ALPHA, rates
 from .methods import METHODS, ORACLES
 from .runs import Context, Experiment, Job
+from .tasks import task
 
 __all__ = ["GROUPS", "TABLE2", "best", "rejections", "shared"]
 
@@ -41,11 +40,7 @@ PRINTED = {
     "bernoulli_glm": "L-C2ST(-NF)",
     "bernoulli_glm_raw": "L-C2ST-NF",
 }
-LOCAL = tuple(
-    f"{name}{ending}"
-    for name in ("moments", "check", "score", "LocalExchange")
-    for ending in ("", "-NF")
-)
+LOCAL = ("score", "score-NF", "LocalExchange", "LocalExchange-NF")
 # Powers that differ by less are called alike.
 TIE = 0.005
 

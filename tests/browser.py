@@ -20,14 +20,14 @@ FLAGS = (
         "--window-size=1280,900",
     ),
 )
-OWN = (
-    *("near", "null", "bias", "width", "bias-shares", "width-shares", "correlation"),
-    *("pp", "pits", "power", "pairs"),
-)
+# Figures of the selected observation, and of all of them.
+OWN = ("forest", "near", "pp", "pairs", "null")
+OTHERS = ("places", "sbc", "coverage", "tarp")
+LOCAL_SCHEMES = ("file://", "data:", "blob:", "about:", "chrome")
 
 
 def unavailable(reason):
-    """Skips where a person tests, and fails where a machine must not skip."""
+    """Skips on a person's machine, and fails where continuous integration runs."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
@@ -83,7 +83,8 @@ class Page:
 
     @property
     def heading(self):
-        return self.run("document.getElementById('heading-observation').textContent")
+        """The visible heading of an observation: its verdict and its label."""
+        return self.run("document.querySelector('article:not([hidden]) h2').innerText")
 
     @property
     def drawn(self):
@@ -100,10 +101,12 @@ class Page:
     def errors(self):
         return [e["message"] for e in self.driver.get_log("browser") if e["level"] != "DEBUG"]
 
-    def requests(self):
+    def foreign_requests(self):
+        """Addresses that were asked for, but for the page itself."""
         entries = (json.loads(e["message"])["message"] for e in self.driver.get_log("performance"))
         sent = [e for e in entries if e["method"] == "Network.requestWillBeSent"]
-        return [e["params"]["request"]["url"] for e in sent]
+        urls = [e["params"]["request"]["url"] for e in sent]
+        return [url for url in urls[1:] if not url.startswith(LOCAL_SCHEMES[1:])]
 
 
 @pytest.fixture(scope="module")

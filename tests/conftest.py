@@ -14,7 +14,7 @@ import torch
 import assay
 from assay._core import stream
 from assay.classifiers.base import Scores
-from assay.samples.posterior import StandardNormal
+from assay.data.posterior import StandardNormal
 
 
 @dataclass(frozen=True)

@@ -109,4 +109,4 @@ def test_versions_agree():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {assay.__version__}\n" in citation
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert f"\n## {assay.__version__} " in changes
+    assert f"\n## {assay.__version__.removesuffix('.dev0')} " in changes

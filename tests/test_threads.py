@@ -1,6 +1,7 @@
 """The same bits whatever the number of threads."""
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -34,27 +35,20 @@ TESTS = {
     "LocalExchange": lambda q: assay.lc2st(sets(q), SMALL, assay.LocalExchange(9))(at(q)),
     "Ridge": lambda q: assay.lc2st(sets(q), assay.Ridge(), assay.Exchange(99))(at(q)),
     "local Ridge": lambda q: assay.lc2st(sets(q), assay.Ridge(), assay.LocalExchange(99))(at(q)),
-    "moments": lambda q: assay.moments(sets(q), null=99)(at(q)),
-    "moments of latents": lambda q: assay.moments(latents(q), null=99)(X_O),
-    "moments, known base": lambda q: assay.moments(latents(q), null=assay.KnownBase(99))(X_O),
     "score": lambda q: assay.score(sets(q), null=99)(X_O),
     "score of latents": lambda q: assay.score(latents(q), null=99)(X_O),
-    "region": lambda q: assay.region(sets(q), SMALL, null=99)(at(q)),
     "lpit": lambda q: assay.lpit(sets(q), null=99)(at(q)),
     "lhpd": lambda q: assay.lhpd(sets(q), log_q, null=99)(X_O),
     "sbc": lambda q: assay.sbc(sets(q), null=99),
     "coverage": lambda q: assay.coverage(sets(q), null=99),
     "tarp": lambda q: assay.tarp(sets(q), null=99),
 }
-SLOW = pytest.mark.slow
-QUICK = assay.Suite.quick(null=39, pairs=200)
-# What is made of tests.
-MADE = {
-    "effects": lambda q: assay.effects(assay.moments(few(q), null=19)(at(q))),
-    "power": lambda q: assay.power(assay.moments(few(q), null=19), at(q), repetitions=8),
-    "power of the score test": lambda q: assay.power(assay.score(few(q), null=19), at(q)),
-    "check": lambda q: assay.check(few(q), x_o=at(q), suite=QUICK),
-    "check of latents": lambda q: assay.check(q.latents(600), x_o=X_O, suite=QUICK),
+# What is no test by itself.
+ANSWERS = {
+    "bounds": lambda q: assay.bounds(few(q), X_O),
+    "typical": lambda q: assay.typical(few(q).x, X_O),
+    "check": lambda q: assay.check(few(q), x_o=at(q), nulls=39, classifier=SMALL),
+    "check of latents": lambda q: assay.check(q.latents(600), x_o=X_O, classifier=None),
 }
 
 
@@ -82,12 +76,10 @@ def test_bits(gaussian, name):
         np.testing.assert_array_equal(first.null, other.null)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=SLOW if "check of" in name else ()) for name in MADE]
-)
-def test_bits_of_what_is_made_of_tests(gaussian, name):
-    first, *others = over_threads(lambda: numbers(MADE[name](gaussian(width=1.3))), (1, 2, 16))
-    assert len(first) >= 5
+@pytest.mark.parametrize("name", ANSWERS)
+def test_bits_of_answers(gaussian, name):
+    first, *others = over_threads(lambda: numbers(ANSWERS[name](gaussian(width=1.3))), (1, 2, 16))
+    assert len(first) >= 1
     for other in others:
         assert first.keys() == other.keys()
         for key, value in first.items():
@@ -100,6 +92,8 @@ def numbers(found, path=""):
         return {path: found}
     if isinstance(found, tuple | list):
         parts = {str(i): part for i, part in enumerate(found)}
+    elif isinstance(found, Mapping):
+        parts = found
     elif dataclasses.is_dataclass(found):
         parts = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
     else:

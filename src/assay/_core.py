@@ -29,7 +29,7 @@ import time
 import unicodedata
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -51,6 +51,7 @@ from typing import IO, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from tqdm import tqdm
 
@@ -685,6 +686,25 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def in_threads(work: Callable[[Any], N], items: Sequence[Any]) -> list[N]:
+    """Values of a function at some items, over the threads there are, one to an item.
+
+    The values have the same bits whatever the number of threads, if the caller runs in
+    :func:`one_thread`.
+
+    Example:
+        >>> in_threads(abs, [-1, 2])
+        [1, 2]
+    """
+    with spread_over(min(available_threads(), len(items))) as apply:
+        return list(apply(work, items))
+
+
+def available_threads() -> int:
+    """Torch's number of threads, before anybody asked for one to a product."""
+    return _SINGLE.before if _SINGLE.users else torch.get_num_threads()
+
+
 @contextmanager
 def spread_over(workers: int, each: int = 1) -> Iterator[Callable[..., Iterable[Any]]]:
     """A map over pieces of work, in order; while one thread waits for Python another computes.
@@ -805,11 +825,13 @@ class _Single:
 
     def __init__(self) -> None:
         self.lock, self.users, self.before = threading.Lock(), 0, 1
+        self.limits: Any = None
 
     def enter(self, threads: int) -> None:
         with self.lock:
             if not self.users:
                 self.before = torch.get_num_threads()
+                self.limits = threadpool_limits(1, "blas")  # NumPy's threads
                 torch.set_num_threads(threads)
             self.users += 1
 
@@ -817,6 +839,7 @@ class _Single:
         with self.lock:
             self.users -= 1
             if not self.users:
+                self.limits.restore_original_limits()
                 torch.set_num_threads(self.before)
 
 

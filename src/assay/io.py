@@ -29,7 +29,7 @@ from . import __version__
 from ._core import atomic_write, check_path, memory, printable
 from .results import Readable
 
-FORMAT = 3
+FORMAT = 4
 # What a file cannot hold, and the argument of `load` that brings it back.
 GIVEN_AGAIN = ("base", "embed", "flow", "function", "log_q", "statistic")
 # What reading a file that is broken may raise.
@@ -87,7 +87,7 @@ def load(path: str | os.PathLike[str], **given: Any) -> Any:
         path: The file.
         given: What a file cannot hold, where it was made with it: `embed`, `flow`, a `base` other
             than the standard normal, a `statistic` that is not one of this library's, or the
-            `function` of a :class:`~assay.samples.neighbourhoods.Distance`.
+            `function` of a :class:`~assay.neighbourhood.Distance`.
     """
     unknown = set(given) - set(GIVEN_AGAIN)
     if unknown:
@@ -377,6 +377,8 @@ def _hints(made: type) -> dict[str, Any]:
 
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a value is of a kind."""
+    if hint is Any:
+        return True
     origin, inside = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, one) for one in inside)

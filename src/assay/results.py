@@ -23,7 +23,6 @@ import torch
 
 from . import __version__
 from ._core import printable, shown
-from .samples.neighbourhoods import Support, read_only
 
 # Rows of a table that are printed; the others are counted.
 MOST_ROWS = 20
@@ -57,7 +56,7 @@ def reached(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
     return np.asarray(null >= (statistic - slack)[..., None])
 
 
-def pvalue_error(p: np.ndarray, nulls: int) -> np.ndarray:
+def pvalue_error(p: np.ndarray, nulls: int | np.ndarray) -> np.ndarray:
     """The Monte-Carlo standard error of a p-value from so many nulls."""
     return np.asarray(np.sqrt(p * (1 - p) / (1 + nulls)))
 
@@ -166,7 +165,7 @@ def step_down(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
     return np.asarray(steps[order.argsort()])
 
 
-def clopper_pearson(share: np.ndarray, n: int | np.ndarray, alpha: float = 0.05) -> np.ndarray:
+def clopper_pearson(share: np.ndarray, n: float | np.ndarray, alpha: float = 0.05) -> np.ndarray:
     """Lower and upper ends (2, ...) of binomial intervals of shares (...) among n.
 
     Counts need not be whole: a mean of numbers between 0 and 1 varies less than a share does.
@@ -183,6 +182,13 @@ def clopper_pearson(share: np.ndarray, n: int | np.ndarray, alpha: float = 0.05)
         outside > 0, quantile(inside + 1, np.maximum(outside, 1e-300), 1 - alpha / 2), 1.0
     )
     return np.stack([lower, upper])
+
+
+def read_only(array: Any) -> np.ndarray:
+    """A copy that cannot be written."""
+    own = np.array(array)
+    own.setflags(write=False)
+    return own
 
 
 class Frozen:
@@ -349,12 +355,10 @@ class LocalResult(Result):
     Args:
         x: The observation, with shape (...,) or (o, ...).
         adjustment: How p-values at many observations are adjusted for their number.
-        support: Whether the observations lie inside the simulated ones.
     """
 
     x: np.ndarray
     adjustment: "Adjustment"
-    support: Support | None = None
     # Fields that do not belong to single observations.
     shared: ClassVar[tuple[str, ...]] = ()
 
@@ -362,13 +366,6 @@ class LocalResult(Result):
     def many(self) -> bool:
         """Whether there is a leading axis of observations."""
         return bool(self.statistic.ndim)
-
-    @property
-    def outside(self) -> np.ndarray:
-        """Whether observations lie outside the simulated ones, with shape () or (o,)."""
-        if self.support is None:
-            return np.zeros(self.statistic.shape, bool)
-        return self.support.outside
 
     @property
     def adjusted(self) -> np.ndarray:
@@ -400,18 +397,9 @@ class LocalResult(Result):
 
     @property
     def _warning(self) -> str:
-        """What is to be said of too few nulls, and of observations outside the simulations."""
+        """What is to be said of too few nulls."""
         few = too_few(self.statistic.size, self.null.shape[-1])
-        return f"{few if isinstance(self.adjustment, Holm) else ''}{self._outside}"
-
-    @property
-    def _outside(self) -> str:
-        if not self.outside.any():
-            return ""
-        if not self.many:
-            return " x_o lies outside the simulated observations: no test can say much there."
-        n = int(self.outside.sum())
-        return f" {n} of them lie outside the simulated observations, where no test can say much."
+        return few if isinstance(self.adjustment, Holm) else ""
 
 
 class Adjustment(ABC):
@@ -463,51 +451,6 @@ class Holm(Adjustment):
         return holm(pvalue(statistic, null))
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LC2STResult(LocalResult):
-    """What a local test with a classifier found at one observation, or at o of them.
-
-    Args:
-        probabilities: P(class 1 = truth) at the draws, with shape (s,) or (o, s).
-        null_probabilities: The same for the null copies, with shape (H, s) or (o, H, s); None
-            where nulls are not fitted.
-        draws: The draws of q that were scored, latents in latent space, with shape (s, m) or
-            (o, s, m).
-        theta: The same draws in parameter units; None where no flow was given to tell.
-    """
-
-    probabilities: np.ndarray
-    null_probabilities: np.ndarray | None
-    draws: np.ndarray
-    theta: np.ndarray | None
-    adjustment: Adjustment = GlobalMaxT()
-
-    @property
-    def sentence(self) -> str:
-        """One sentence to quote."""
-        h, scope = self.null.shape[-1], self.settings["scope"]
-        test = f"{self.settings['test']}, {self.settings['n']} calibration pairs"
-        if self.pvalue.size == 1:
-            return (
-                f"If q were the true posterior {scope}, a statistic at least as large as that at "
-                f"x_o would occur with probability {self._likely} ({test}).{self._warning}"
-            )
-        level = math.floor(0.05 * (h + 1) + 1e-9) / (h + 1)
-        return (
-            f"{self._counted}, where about {number(level * self.pvalue.size)} would be if q were "
-            f"the true posterior {scope} ({test}, {h} null copies). {self._adjusted_by}"
-        )
-
-    @property
-    def _likely(self) -> str:
-        """The only p-value, with what it could be at least or what is uncertain."""
-        h = self.null.shape[-1]
-        p, error = (float(np.ravel(value)[0]) for value in (self.pvalue, self.pvalue_error))
-        if p <= (1 + 1e-9) / (1 + h):
-            return f"{probability(p)}, the smallest possible with {h} null copies"
-        return f"{probability(p)} ± {probability(error)}, from {h} null copies"
-
-
 @dataclass(frozen=True, eq=False)
 class PPCurve(Frozen):
     """A PP-curve with its null bands; fields have shape (g,), or (o, g) for o observations.
@@ -557,7 +500,7 @@ def envelope(curves: np.ndarray, alpha: float) -> dict[str, np.ndarray]:
 def chosen(obj: Any, which: Any, shared: Sequence[str] = ()) -> Any:
     """A dataclass whose arrays, and parts with rows, are those of some; shared fields stay."""
     parts = {f.name: getattr(obj, f.name) for f in fields(obj) if f.name not in shared}
-    rows = {k: v[which] for k, v in parts.items() if isinstance(v, np.ndarray | Support | Rowed)}
+    rows = {k: v[which] for k, v in parts.items() if isinstance(v, np.ndarray | Rowed)}
     return replace(obj, **rows)
 
 
@@ -568,7 +511,7 @@ def joined(parts: Sequence[Any]) -> Any:
         return np.concatenate(parts)
     shared = getattr(first, "shared", ())
     own = [f.name for f in fields(first) if f.name not in shared]
-    kinds = np.ndarray | Support | Rowed
+    kinds = np.ndarray | Rowed
     rows = {name for name in own if isinstance(getattr(first, name), kinds)}
     return replace(first, **{name: joined([getattr(p, name) for p in parts]) for name in rows})
 
@@ -686,7 +629,13 @@ def clipped(name: str, most: int = LONGEST) -> str:
     return name if len(name) <= most else f"{name[: most - 1].rstrip()}…"
 
 
-def laid_out(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+def laid_out(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: int = 1,
+    *,
+    clip_last: bool = False,
+) -> list[str]:
     """Lines of a table, no longer than the terminal is wide.
 
     The first columns are flush left. A table that does not fit has headings of two lines, cut
@@ -694,6 +643,16 @@ def laid_out(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) 
     of these is the first to help.
     """
     table = [list(head), *([clipped(label), *cells] for label, *cells in rows)]
+    if clip_last:
+        # The last column is words, flush left, in what is left of the line.
+        table = _cut(table, columns() // 4)
+        room = columns() - sum(width + 2 for width in _widths(table)[:-1])
+        body = _lines([row[:-1] for row in table], left)
+        width = max(map(len, body))
+        ends = (clipped(row[-1], max(SHORTEST, room)) for row in table)
+        return [
+            f"{line.ljust(width)}  {end}".rstrip() for line, end in zip(body, ends, strict=True)
+        ]
     if _fits(table):
         return _lines(table, left)
     folded = [*_folded(head), *table[1:]]

@@ -9,12 +9,12 @@ import zuko
 
 import assay
 from assay._core import isolated, stream
-from assay.samples.drawing import draw_at
-from assay.samples.posterior import Posterior, as_posterior, latents
+from assay.data.draw import draw_at
+from assay.data.posterior import Posterior, as_posterior, latents
 
 THETA = torch.randn(200, 2, generator=stream(0, "theta"))
 X = THETA + torch.randn(200, 2, generator=stream(0, "x"))
-QUICK = assay.Suite.quick(null=39, pairs=60, draws=200)
+check = partial(assay.check, nulls=39, classifier=None)
 
 
 def trained(network, loss):
@@ -84,7 +84,7 @@ def test_the_density_is_that_of_the_latents(make):
 @pytest.mark.parametrize("make", [nflow, lampe_npe, zuko_flow])
 def test_in_one_line(make):
     with isolated(stream(0, "network")):
-        found = assay.check(make(), THETA, X, X[:1], QUICK)
+        found = check(make(), THETA, X, X[:1])
     assert found.settings["space"] == "latent"
 
 
@@ -98,7 +98,7 @@ def test_a_mixture_of_zuko():
 def test_a_ratio_estimator_of_lampe():
     lampe = import_module("lampe.inference")
     with pytest.raises(TypeError, match="lampe that can be sampled, NPE or FMPE; got NRE"):
-        assay.check(lampe.NRE(2, 2), THETA, X, X[0], QUICK)
+        check(lampe.NRE(2, 2), THETA, X, X[0])
 
 
 def test_a_ratio_estimator_of_lampe_by_markov_chains():
@@ -117,7 +117,7 @@ def test_a_ratio_estimator_of_lampe_by_markov_chains():
             *_, theta = lampe.MetropolisHastings(start, log_f=log_density, sigma=0.5)(20)
         return theta
 
-    found = assay.check(sample, THETA, X, X[:1], QUICK)
+    found = check(sample, THETA, X, assay.Draws(X[:1], n=100), draws=8)
     assert found.settings["space"] == "parameters"
     assert found.remarks == ()
 
@@ -163,7 +163,7 @@ class TestTruncated:
 
     def test_in_a_check(self):
         q = Truncated()
-        found = assay.check(q, *q.pairs(0), self.X_O, QUICK)
-        assert found.settings["space"] == "latent coordinates"
-        assert not found.rejected
+        found = check(q, *q.pairs(0), self.X_O)
+        assert "in the latent coordinates of the network's flow" in found.remarks[-1]
+        assert found.verdicts[0] != "rejected"
         assert found.names == ("theta[0]", "theta[1]")

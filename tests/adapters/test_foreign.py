@@ -1,6 +1,6 @@
 """Libraries with an environment of their own: make test-adapters."""
 
-from dataclasses import replace
+from functools import partial
 from importlib import import_module
 
 import numpy as np
@@ -9,12 +9,12 @@ import torch
 
 import assay
 from assay._core import isolated, stream
-from assay.samples.posterior import as_posterior, fresh_key, latents
+from assay.data.posterior import as_posterior, fresh_key, latents
 
 pytestmark = [pytest.mark.adapters, pytest.mark.filterwarnings("ignore")]
 THETA = torch.randn(60, 2, generator=stream(0, "theta"))
 X = THETA + torch.randn(60, 2, generator=stream(0, "x"))
-QUICK = assay.Suite.quick(null=39, pairs=40, draws=100)
+check = partial(assay.check, nulls=39, classifier=None)
 
 
 def sample(x, n):
@@ -26,9 +26,9 @@ def test_data_frames():
     theta = pandas.DataFrame(THETA.numpy(), columns=["a", "b"])
     x = pandas.DataFrame(X.numpy(), columns=["u", "v"])
     row = x[["v", "u"]].iloc[0]
-    found = assay.check(sample, theta, x, row, QUICK)
+    found = check(sample, theta, x, row)
     assert found.names == ("a", "b")
-    np.testing.assert_allclose(found.local.x[0], X[0])
+    np.testing.assert_allclose(found.test.x[0], X[0])
     draws = pandas.DataFrame(sample(X[0], 50).numpy(), columns=["a", "c"])
     with pytest.raises(ValueError, match="theta_o: expected columns"):
         assay.Calibration.of(sample, theta, x, 4).observe(assay.Draws(row, draws))
@@ -50,7 +50,7 @@ def test_inference_data():
     made = assay.Calibration({"mu": THETA}, X, chains)
     assert made.names == ("mu[0]", "mu[1]")
     assert made.k == 16
-    found = assay.check(made, x_o=assay.Draws(X[0] + 0.1, chains[0]), suite=QUICK)
+    found = check(made, x_o=assay.Draws(X[0] + 0.1, chains[0]))
     assert found.names == made.names
 
 
@@ -62,7 +62,7 @@ def test_a_data_tree():
     trees = [xarray.DataTree.from_dict({"posterior": each, "prior": each}) for each in sets]
     made = assay.Calibration({"mu": THETA}, X, trees)
     assert made.names == ("mu[0]", "mu[1]")
-    found = assay.check(made, x_o=assay.Draws(X[0] + 0.1, trees[0]), suite=QUICK)
+    found = check(made, x_o=assay.Draws(X[0] + 0.1, trees[0]))
     assert found.names == made.names
 
 
@@ -124,7 +124,7 @@ def test_flowjax():
     flow, _ = import_module("flowjax.train").fit_to_data(
         *(jax.random.key(1), flow, (THETA.numpy(), X.numpy())), max_epochs=3, show_progress=False
     )
-    found = assay.check(flow, THETA, X, X[:1], QUICK)
+    found = check(flow, THETA, X, X[:1])
     assert found.settings["space"] == "latent"
     q, made = as_posterior(flow, X), assay.Calibration.of(flow, THETA, X, 8)
     assert torch.equal(made.theta_q, assay.Calibration.of(flow, THETA, X, 8).theta_q)
@@ -157,7 +157,7 @@ def test_numpyro_chains():
         keys = jax.random.split(jax.random.PRNGKey(fresh_key()), len(x))
         return jax.vmap(drawn)(keys, jax.numpy.asarray(x))
 
-    found = assay.check(posterior, {"mu": THETA}, X, X[:1], QUICK)
+    found = check(posterior, {"mu": THETA}, X, X[:1])
     assert found.names == ("mu[0]", "mu[1]")
     assert found.settings["k"] == 16
 
@@ -217,8 +217,8 @@ def test_bayesflow(workflow, capfd):
     found = q.log_density(made.theta[:1], made.x[:1])
     torch.testing.assert_close(found, expected[None], atol=0.05, rtol=0, check_dtype=False)
     # With torch as its backend BayesFlow turns autograd off; networks are trained all the same.
-    suite = replace(QUICK, classifier=assay.MLP((8,), epochs=2), classifier_null=9)
-    found = assay.check(workflow, theta, x, {"x": data["x"][:1]}, suite)
+    small = assay.MLP((8,), epochs=2)
+    found = check(workflow, theta, x, {"x": data["x"][:1]}, classifier=small)
     assert found.names == made.names
     assert found.settings["space"] == "latent"
 
@@ -246,7 +246,7 @@ def test_bayesflow_with_a_summary_network_says_nothing(capfd):
     capfd.readouterr()
     theta = {name: data[name] for name in ("mu", "tau")}
     x = {"y": data["y"]}
-    assert assay.check(made, theta, x, {"y": data["y"][0]}, QUICK).names[0] == "mu[0]"
+    assert check(made, theta, x, {"y": data["y"][0]}).names[0] == "mu[0]"
     assert "Summarizing" not in capfd.readouterr().err
     assert assay.Calibration.of(made, theta, x, 4).features.shape == (60, 2)
 

@@ -1,6 +1,7 @@
 """Posteriors of sbi, trained for seconds, through a check in one line."""
 
 import warnings
+from functools import partial
 from importlib import import_module
 
 import pytest
@@ -10,8 +11,8 @@ from torch.distributions import AffineTransform
 
 import assay
 from assay._core import isolated, stream
-from assay.samples.drawing import draw_at
-from assay.samples.posterior import as_posterior, latents
+from assay.data.draw import draw_at
+from assay.data.posterior import as_posterior, latents
 
 sbi = import_module("sbi.inference")
 DirectPosterior = import_module("sbi.inference.posteriors").DirectPosterior
@@ -21,7 +22,7 @@ nets = import_module("sbi.neural_nets")
 pytestmark = pytest.mark.filterwarnings("ignore")
 NORMAL = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
 BOX = utils.BoxUniform(-2 * torch.ones(2), 2 * torch.ones(2))
-QUICK = assay.Suite.quick(null=39, pairs=100, draws=200)
+check = partial(assay.check, nulls=39, draws=8, classifier=None)
 SMALL = {"hidden_features": 8, "num_transforms": 2}
 
 
@@ -112,7 +113,7 @@ class TestDirect:
     def test_in_one_line(self, npe, model, embedded):
         how = {"embedding_net": torch.nn.Linear(2, 3)} if embedded else {}
         theta, x = pairs(NORMAL, 120, 1)
-        found = assay.check(npe(NORMAL, model, **how), theta, x, x[:1], QUICK)
+        found = check(npe(NORMAL, model, **how), theta, x, x[:1])
         assert found.settings["space"] == "latent"
         assert found.remarks == ()
 
@@ -129,10 +130,10 @@ class TestDirect:
 
     def test_a_box_truncates(self, npe):
         theta, x = pairs(BOX, 120, 1)
-        found = assay.check(npe(BOX, "maf"), theta, x, x[0], QUICK)
-        assert found.settings["space"] == "latent coordinates"
-        assert "q is truncated: about" in found.verdict
-        assert "exact for the truncated q" in found.verdict
+        found = check(npe(BOX, "maf"), theta, x, x[0])
+        assert found.settings["space"] == "parameters"
+        assert found.remarks[0].startswith("q is truncated: about")
+        assert "exact for the truncated q" in found.remarks[1]
 
     @pytest.mark.parametrize("model", ["maf", "zuko_nsf"])
     def test_latents_of_truncated_draws_are_not_normal(self, npe, model):
@@ -211,14 +212,12 @@ class TestVectorField:
 
     def test_in_one_line(self, fmpe):
         theta, x = pairs(NORMAL, 60, 1)
-        suite = assay.Suite.quick(null=39, pairs=20, draws=50)
-        assert assay.check(fmpe, theta, x, x[0], suite).settings["space"] == "latent"
+        found = check(fmpe, theta, x, assay.Draws(x[0], n=50))
+        assert found.settings["space"] == "latent"
 
 
 class TestScores:
     """Score matching: the equation without noise is a flow, the one with noise has draws alone."""
-
-    SUITE = assay.Suite.quick(null=39, pairs=20, draws=50)
 
     @pytest.fixture(scope="class")
     def npse(self, tmp_path_factory):
@@ -233,7 +232,8 @@ class TestScores:
     @pytest.mark.parametrize(("way", "space"), [("ode", "latent"), ("sde", "parameters")])
     def test_in_one_line(self, npse, way, space):
         theta, x = pairs(NORMAL, 40, 1)
-        found = assay.check(npse.build_posterior(sample_with=way), theta, x, x[:1], self.SUITE)
+        posterior = npse.build_posterior(sample_with=way)
+        found = check(posterior, theta, x, assay.Draws(x[:1], n=50))
         assert found.settings["space"] == space
 
 
@@ -252,7 +252,7 @@ class TestVariational:
             posterior.train_amortized(*pairs(NORMAL, 100), **few, show_progress_bar=False)
         assert is_normal(own_latents(posterior))
         theta, x = pairs(NORMAL, 60, 1)
-        found = assay.check(posterior, theta, x, x[:1], QUICK)
+        found = check(posterior, theta, x, x[:1])
         assert found.settings["space"] == "latent"
 
     def test_of_a_single_x(self, likelihood):
@@ -261,7 +261,7 @@ class TestVariational:
         theta, x = pairs(NORMAL, 12, 1)
         words = "VIPosterior of sbi, which is trained at a single one. .*retrain_from_scratch=True"
         with pytest.raises(TypeError, match=words):
-            assay.check(posterior, theta, x, x[:1], QUICK)
+            check(posterior, theta, x, x[:1])
         few = {"max_num_iters": 2, "warm_up_rounds": 1, "quality_control": False}
 
         def sample(x, n):
@@ -282,7 +282,7 @@ def test_importance_weights_are_resampled(method, tmp_path, monkeypatch):
             sample_with="importance", importance_sampling_parameters={"method": method}
         )
     theta, x = pairs(NORMAL, 60, 1)
-    found = assay.check(posterior, theta, x, x[:1], QUICK)
+    found = check(posterior, theta, x, x[:1])
     assert found.settings["space"] == "parameters"
 
 
@@ -306,8 +306,7 @@ def test_markov_chains_in_one_line(kind, tmp_path, monkeypatch):
         inference = trained(kind(NORMAL, show_progress_bars=False), NORMAL)
         posterior = inference.build_posterior(sample_with="mcmc", mcmc_parameters=few)
     theta, x = pairs(NORMAL, 20, 1)
-    suite = assay.Suite.quick(null=39, k=4, pairs=20, draws=20)
-    found = assay.check(posterior, theta, x, x[:1], suite)
+    found = check(posterior, theta, x, assay.Draws(x[:1], n=20), draws=4)
     assert found.settings["space"] == "parameters"
     assert "a chain for each draw at x, after 2 steps of warm-up" in "".join(found.remarks)
 

@@ -4,10 +4,10 @@ from importlib import import_module
 
 import pytest
 import torch
+from experiments.tasks import ConjugateGaussian
 
 import assay
 from assay._core import isolated, stream
-from assay.tasks import ConjugateGaussian
 
 TASK = ConjugateGaussian(2, 2)
 K = 4

@@ -82,11 +82,8 @@ class TestContract:
             with pytest.raises(TypeError, match="abstract"):
                 kind()
 
-    def test_defaults(self, gaussian):
-        classifier = Counting()
-        assert classifier.choose(gaussian().calibration(50)) is classifier
-        assert classifier.null is None
-        assert not classifier.several_sizes
+    def test_defaults(self):
+        assert Counting().null is None
         assert not Constant([0.5]).several
 
     def test_scores_are_a_single_view_of_their_own(self):
@@ -106,7 +103,7 @@ class TestContract:
         """Copies that differ from the data near x_o only: the nulls alone are fitted."""
         classifier = Counting()
         calibration = gaussian().calibration(50)
-        test = assay.lc2st(calibration, classifier, assay.LocalExchange(3, 0.5))
+        test = assay.lc2st(calibration, classifier, assay.LocalExchange(3, assay.Nearest(0.5)))
         assert classifier.fitted == [[0]]
         result = test(gaussian().draws(torch.zeros(2, 2), n=4))
         assert classifier.fitted == [[0], [1, 2, 3], [1, 2, 3]]

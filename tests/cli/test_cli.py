@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def saved(folder):
     path = folder / "check.npz"
-    words = ("--observation", folder / "observation.npz", "--quick", "--null", 39)
+    words = ("--observation", folder / "observation.npz", "--quick", "--nulls", 39)
     done = run("check", folder / "few.npz", *words, "--save", path)
     assert done.exit_code == 0, done.output
     return path, done.stdout
@@ -58,27 +58,28 @@ class TestCheck:
     def test_it_prints_verdicts(self, saved):
         _, text = saved
         assert text.startswith("Of 2 observations: ")
-        assert "(local score, " in text.splitlines()[0]
-        assert "\nobservation " in text
+        assert "nearest 20 % of 1000 pairs; corrected p" in text
         assert "\nmonday " in text
+        assert "\nNext: " in text
         assert "\x1b" not in text
         assert "wrote " in text
 
     def test_json_alone(self, folder, saved):
-        words = ("--observation", folder / "observation.npz", "--quick", "--null", 39)
+        words = ("--observation", folder / "observation.npz", "--quick", "--nulls", 39)
         done = run("check", folder / "few.npz", *words, "--json", "-")
         assert done.stderr.startswith("found few.npz: theta (1000, 2), x (1000, 8), theta_q ")
         found = json.loads(done.stdout)
         assert [row["label"] for row in found["observations"]] == ["monday", "tuesday"]
-        assert found["rejected"] is True
         expected = assay.load(saved[0])
         assert [row["pvalue"] for row in found["observations"]] == expected.pvalue.tolist()
         assert [row["verdict"] for row in found["observations"]] == list(expected.verdicts)
-        assert found["observations"][0]["effects"]["offset width"]["estimate"] < 1
-        assert found["over_all_x"]["SBC"]["pvalue"] <= 0.05
+        assert found["parameters"] == ["offset", "slope"]
+        width = next(row for row in found["observations"][0]["rows"] if row["kind"] == "width")
+        assert width["upper"] < 1
+        assert found["over_all_x"]["SBC"] <= 0.05
 
     def test_it_can_fail(self, folder):
-        words = ("--observation", folder / "observation.npz", "--quick", "--null", 39)
+        words = ("--observation", folder / "observation.npz", "--quick", "--nulls", 39)
         assert run("check", folder / "few.npz", *words, "--fail-on-reject").exit_code == 1
 
     def test_a_report(self, folder, saved, tmp_path):
@@ -91,7 +92,7 @@ class TestCheck:
 
     def test_the_command_is_kept(self, folder, tmp_path, monkeypatch):
         words = ["check", str(folder / "few.npz"), "-o", str(folder / "observation.npz")]
-        words += ["--quick", "--null", "39", "--save", str(tmp_path / "a file.npz")]
+        words += ["--quick", "--nulls", "39", "--save", str(tmp_path / "a file.npz")]
         monkeypatch.setattr(sys, "argv", ["/somewhere/bin/assay", *words])
         assert run(*words).exit_code == 0
         call = assay.load(tmp_path / "a file.npz").settings["call"]
@@ -106,7 +107,7 @@ class TestShow:
         assert shown.stdout.strip() in text
 
     def test_any_result(self, folder, tmp_path, gaussian):
-        result = assay.moments(gaussian().latents(100))(assay.Draws([0.0, 0.0]))
+        result = assay.score(gaussian().latents(100), null=39)([0.0, 0.0])
         assay.save(result, tmp_path / "r.npz")
         assert run("show", tmp_path / "r.npz").stdout.strip() == repr(result)
         done = run("show", tmp_path / "r.npz", "--report", tmp_path / "r.html")
@@ -143,9 +144,9 @@ class TestColour:
         assert "\x1b" not in shown
 
     def test_words_of_sentences_stay_as_they_are(self):
-        text = "a: outside (test).\nIt lies outside the rejected ones.\n\na   outside"
+        text = "a: outside. It is.\nIt lies outside the rejected ones.\n\na   outside"
         first, sentence, _, row = marked(text).splitlines()
-        assert "\x1b" in first
+        assert first == "a: \x1b[90m\x1b[1moutside\x1b[0m. It is."
         assert sentence == "It lies outside the rejected ones."
         assert "○ outside" in row
 
@@ -155,7 +156,8 @@ class TestBadInput:
         done = run(*words)
         assert done.exit_code == 2, done.output
         assert "Traceback" not in done.output
-        (line,) = done.stderr.strip().splitlines()
+        *read, line = done.stderr.strip().splitlines()
+        assert all(one.startswith("found ") for one in read)
         assert line.startswith("assay: ")
         return line
 
@@ -175,10 +177,10 @@ class TestBadInput:
         assert "x: " in self.complaint("check", tmp_path / "nan.npz", *observation)
 
     def test_nothing_that_is_read_is_written_over(self, folder, tmp_path):
-        few, detectable = folder / "few.npz", folder / "observation.npz"
-        before = few.read_bytes(), detectable.read_bytes()
-        words = ("check", few, "--observation", detectable)
-        for option, path in (("--report", few), ("--save", detectable), ("--json", few)):
+        few, observed = folder / "few.npz", folder / "observation.npz"
+        before = few.read_bytes(), observed.read_bytes()
+        words = ("check", few, "--observation", observed)
+        for option, path in (("--report", few), ("--save", observed), ("--json", few)):
             line = self.complaint(*words, option, path)
             assert "expected another file than one that is read" in line
         same = tmp_path / "same"
@@ -186,7 +188,7 @@ class TestBadInput:
         assert "expected different files" in line
         assert "only --json can go to the terminal" in self.complaint(*words, "--report", "-")
         assert "it is a folder" in self.complaint(*words, "--report", tmp_path)
-        assert (few.read_bytes(), detectable.read_bytes()) == before
+        assert (few.read_bytes(), observed.read_bytes()) == before
 
     def test_options(self, folder, tmp_path):
         words = ("check", folder / "few.npz", "--observation", folder / "observation.npz")

@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from experiments.beyond import BUDGETS, FAR, MODEL, NEAR, _wrong, needed, run
+from experiments.beyond import BOUNDED, BUDGETS, FAR, MODEL, NEAR, _wrong, needed, run
 from experiments.runs import Context
 
+import assay
 from assay._core import stream
 
 
@@ -17,19 +18,25 @@ def test_pairs_that_a_power_needs():
 
 @pytest.mark.parametrize("pairs", BUDGETS["paper"]["cal"])
 def test_where_the_leak_is_measured_all_neighbours_are_right(pairs):
-    x = MODEL.joint(pairs, stream(0, "neighbours"))[1]
-    far = (x - torch.tensor(FAR)).div(x.std(0)).norm(dim=1)
-    neighbours = x[far.argsort()[: round(NEAR * pairs)]]
-    assert not _wrong(neighbours).any()
+    theta, x = MODEL.joint(pairs, stream(0, "neighbours"))
+    latents = assay.Calibration.from_base(MODEL.theta_to_base(theta, x), x)
+    (near,) = latents.nearest(NEAR).inside(latents.features, torch.tensor(FAR)[None])
+    assert int(near.sum()) == round(0.2 * pairs)
+    assert not _wrong(x[near]).any()
     assert 0.15 < float(_wrong(x).double().mean()) < 0.4
 
 
 def test_a_leak_is_measured_where_q_is_right():
-    job = {"error": "half", "size": 0.8, "cal": 100, "run": 0, "nulls": 9, "method": "moments-NF"}
+    job = {"error": "half", "size": 0.8, "cal": 100, "run": 0, "nulls": 9, "method": "score-NF"}
     found = run(job, Context(Path()))
-    assert (found["distance"], found["bias"]) == (0, 0)
+    assert (found["distance"], found["bias"], found["width"]) == (0, 0, 1)
     shifted = run({**job, "error": "shift", "cal": 1000}, Context(Path()))
     assert shifted["distance"] > 0.2
     assert shifted["bias"] == pytest.approx(0.8, abs=0.03)
-    # The smallest that nine nulls allow.
-    assert shifted["pvalue"] == pytest.approx(0.1)
+    # The smallest that 999 copies allow, of which the nine are made where it is at most 0.1.
+    assert shifted["pvalue"] == 0.001
+    for row in (found, shifted):
+        for kind in BOUNDED:
+            _, lower, upper = row[f"bounds of {kind}"]
+            assert lower <= row[kind] <= upper
+    assert shifted["bounds of bias"][1] > 0

@@ -73,25 +73,27 @@ def test_statistics_and_pvalues(runs):
         assert (np.array(row["null_low"]) <= np.array(row["null_high"])).all()
         p = np.array(row["pvalue"])
         published = row["method"].startswith("published")
-        steps = p * h if published else p * (h + 1)
+        # Of small p-values of the score test 999 copies are made.
+        copies = np.where((row["method"] == "score-NF") & (p <= 0.1), 999, h)
+        steps = p * (copies + (not published))
         np.testing.assert_allclose(steps, steps.round(), atol=1e-4)
-        assert published or (p >= 1 / (h + 1) - 1e-6).all()
+        assert published or (steps >= 1 - 1e-4).all()
 
 
 def test_the_parts_are_made_once(runs):
     context, _, _ = runs
     kinds = [path.name.split("-")[0] for path in context.folder.iterdir() if "-" in path.name]
-    assert kinds.count("flow") == kinds.count("test") == kinds.count("health") == 1
+    assert kinds.count("flow") == kinds.count("test") == 1
 
 
 def test_both_figures_say_the_same(runs):
     _, found, (shown,) = runs
     network = next(row for row in found if row["method"] == "L-C2ST-NF")
-    moments = next(row for row in found if row["method"] == "moments-NF")
+    score = next(row for row in found if row["method"] == "score-NF")
     i = network["gains"].index(shown["gain"])
     assert shown["statistic"] == pytest.approx(network["statistic"][i], rel=1e-5)
     assert shown["pvalue"] == network["pvalue"][i]
-    assert shown["moments_pvalue"] == moments["pvalue"][i]
+    assert shown["score_pvalue"] == score["pvalue"][i]
 
 
 def test_what_is_drawn_is_what_was_found(runs):
@@ -112,9 +114,7 @@ def test_what_is_drawn_is_what_was_found(runs):
 def test_words(runs):
     _, found, shown = runs
     text = fig4.table(shown)
-    for row in shown:
-        assert row["effects"] in text
-        assert row["moments_effects"] in text
+    assert all(row["wrong"] in text for row in shown)
     assert all(said in fig3.table(found) for said in found[0]["said"])
 
 

@@ -1,5 +1,7 @@
 """The published local HPD: its networks, its grid, and what its statistic says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -79,8 +81,11 @@ def test_the_grid_ends_below_the_largest_level():
 
 
 def test_the_stack_is_the_published_network():
-    """Two copies with eleven levels each, by scikit-learn and in one stack."""
-    u, x = nulls(80, 2, 0), observations(80)
-    one, other = (published_statistics(u, x, X_O, kind(LEVELS)) for kind in (Sklearn, Batched))
-    # In the precision of the data, whose rounding may move the epoch of a stop.
-    np.testing.assert_allclose(one, other, rtol=0.1)
+    """Two copies with eleven levels each, by scikit-learn and in one stack, before they stop.
+
+    In the precision of the data rounding may move the epoch of a stop; stops are those of
+    scikit-learn in double precision, see test_networks.py.
+    """
+    u, x, network = nulls(80, 2, 0), observations(80), replace(LEVELS, epochs=100)
+    one, other = (published_statistics(u, x, X_O, kind(network)) for kind in (Sklearn, Batched))
+    np.testing.assert_allclose(one, other, rtol=1e-3)

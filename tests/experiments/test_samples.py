@@ -58,7 +58,7 @@ def test_the_smallest_budget(folder, tmp_path, capsys):
     found = json.loads((tmp_path / "out" / "samples.json").read_text())["results"]
     assert {row["method"] for row in found} == set(samples.LOCALS)
     assert all(len(row["pvalue"]) == 10 for row in found)
-    mine = [row["pvalue"] for row in found if row["method"] == "moments-NF"]
+    (mine,) = (row["pvalue"] for row in found if row["method"] == "score-NF")
     # The flow is half as wide as it should be.
     assert np.max(mine) <= 0.05
     assert "two_moons, N_train 1000, N_cal 200" in capsys.readouterr().out
@@ -79,7 +79,7 @@ def test_jobs_ask_only_for_what_is_there():
     assert len({str(job) for job in found}) == len(found)
     ours = [job for job in found if not job["method"].startswith("published")]
     assert all(job["runs"] * job["cal"] <= samples.ALL for job in ours)
-    assert not any(job["train"] == 100 and job["method"] == "moments" for job in found)
+    assert not any(job["train"] == 100 and job["method"] == "score" for job in found)
 
 
 NUMBERS = {

@@ -17,8 +17,8 @@ FOUND = [
     row("published L-C2ST-NF", [0.5, 0.5]),
     row("L-C2ST-NF", [0.01, 0.01]),
     row("L-C2ST-NF", [0.5, 0.01], right=True),
-    row("moments-NF", [0.01, 0.01, 0.5, 0.5]),
-    row("moments-NF", [0.5, 0.5], right=True),
+    row("score-NF", [0.01, 0.01, 0.5, 0.5]),
+    row("score-NF", [0.5, 0.5], right=True),
 ]
 
 
@@ -35,7 +35,7 @@ def test_power_is_a_mean_over_cells_not_over_rows():
 
 
 def test_the_best_comes_with_its_level():
-    found = best(FOUND, ["L-C2ST-NF", "moments-NF", "absent"])
+    found = best(FOUND, ["L-C2ST-NF", "score-NF", "absent"])
     assert found == {"method": "L-C2ST-NF", "power": 1.0, "level": 0.5, "alike": []}
     assert best(FOUND, ["published C2ST"])["level"] is None
     assert best(FOUND, ["absent"]) is None
@@ -43,7 +43,7 @@ def test_the_best_comes_with_its_level():
 
 def test_ties_are_named():
     found = [*FOUND, row("Ridge", [0.01, 0.01])]
-    assert best(found, ["L-C2ST-NF", "Ridge", "moments-NF"])["alike"] == ["Ridge"]
+    assert best(found, ["L-C2ST-NF", "Ridge", "score-NF"])["alike"] == ["Ridge"]
 
 
 def test_the_table_of_the_results(tmp_path):
@@ -55,7 +55,7 @@ def test_the_table_of_the_results(tmp_path):
     # At N_train 1000, where it is better, no other was run.
     assert (line["published"]["power"], line["cells"]) == (0.25, 1)
     assert line["ours"]["method"] == "L-C2ST-NF"
-    assert line["ours, local null"]["method"] == "moments-NF"
+    assert line["ours, local null"]["method"] == "score-NF"
     assert line["oracle"]["method"] == "published C2ST"
     assert "0.250 (-)  published L-C2ST" in TABLE2.table([found])
 
@@ -69,7 +69,7 @@ def test_new_results_are_read_again(tmp_path):
 
 
 def test_cells_without_all_methods_are_left_out():
-    every = [row(m, [0.5], train=n) for m in ("Ridge", "moments") for n in (10, 20)]
+    every = [row(m, [0.5], train=n) for m in ("Ridge", "score") for n in (10, 20)]
     assert shared(every) == {(10, 50), (20, 50)}
     assert shared(every[:-1]) == {(10, 50)}
     # Levels do not count.

@@ -2,28 +2,28 @@
 
 Every day all designs take turns: a count of rejections, each with probability at most alpha, is at
 most binomial in law. Limits are exact binomial ones, which all comparisons of this file together
-keep with probability 0.999. What is told without ties must not be far below its level either.
+keep with probability 0.999. Where nothing is tied, exact p-values must not be far below either.
 """
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from .asked import ALPHAS, ASKED
 from .designs import DESIGNS
+from .rejections import ALPHAS, REJECTIONS
 
 # At most so many numbers of each kind, two levels, and two sides of each.
-BEYOND = 0.001 / (len(ASKED) * 6 * len(ALPHAS) * 2)
+BEYOND = 0.001 / (len(REJECTIONS) * 6 * len(ALPHAS) * 2)
 
 
-def rejected(asked, name, seeds):
+def repeated(rejection, design, seeds):
     """Rejections (r, levels) by name, at one design."""
-    found = [asked.call(DESIGNS[name], seed) for seed in seeds]
-    return {claim: np.array([each[claim] for each in found]) for claim in found[0]}
+    found = [rejection.call(DESIGNS[design], seed) for seed in seeds]
+    return {name: np.array([each[name] for each in found]) for name in found[0]}
 
 
-def designs(asked):
-    return [name for name in DESIGNS if name not in asked.without]
+def designs(rejection):
+    return [name for name in DESIGNS if name not in rejection.without]
 
 
 def check(table, beyond, *, equal=False):
@@ -35,31 +35,33 @@ def check(table, beyond, *, equal=False):
         assert not equal or count >= law.ppf(beyond), f"{count} of {repetitions} at {alpha}"
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_level(name):
+@pytest.mark.parametrize("kind", REJECTIONS)
+def test_level(kind):
     """Over all designs together; equality over those without ties."""
-    asked = ASKED[name]
-    names = designs(asked)
-    each = asked.repetitions // len(names)
+    rejection = REJECTIONS[kind]
+    each = rejection.repetitions // len(designs(rejection))
     # Data of no two designs begin with the same random numbers.
-    seeds = {name: range(i * each, (i + 1) * each) for i, name in enumerate(names)}
-    found = {name: rejected(asked, name, seeds[name]) for name in names}
-    for claim in found[names[0]]:
-        check(np.concatenate([found[name][claim] for name in names]), BEYOND)
-    smooth = [name for name in names if not DESIGNS[name].few]
-    for claim in asked.equal:
-        check(np.concatenate([found[name][claim] for name in smooth]), BEYOND, equal=True)
+    found = {
+        design: repeated(rejection, design, range(i * each, (i + 1) * each))
+        for i, design in enumerate(designs(rejection))
+    }
+    smooth = [design for design in found if not DESIGNS[design].few]
+    for name in found[smooth[0]]:
+        check(np.concatenate([tables[name] for tables in found.values()]), BEYOND)
+        if name in rejection.equal:
+            tables = np.concatenate([found[design][name] for design in smooth])
+            check(tables, BEYOND, equal=True)
 
 
-SLOW = [(name, design) for name, asked in ASKED.items() for design in designs(asked)]
+SLOW = [(kind, design) for kind, one in REJECTIONS.items() for design in designs(one)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "design"), SLOW)
-def test_level_of_many(name, design):
+@pytest.mark.parametrize(("kind", "design"), SLOW)
+def test_level_of_many(kind, design):
     """As many repetitions at each design by itself as over all of them together every day."""
-    asked, few = ASKED[name], DESIGNS[design].few
+    rejection, few = REJECTIONS[kind], DESIGNS[design].few
     first = 10**4 * (1 + list(DESIGNS).index(design))
-    found = rejected(asked, design, range(first, first + asked.repetitions))
-    for claim, table in found.items():
-        check(table, BEYOND / len(DESIGNS), equal=claim in asked.equal and not few)
+    found = repeated(rejection, design, range(first, first + rejection.repetitions))
+    for name, table in found.items():
+        check(table, BEYOND / len(DESIGNS), equal=name in rejection.equal and not few)

@@ -9,12 +9,12 @@ from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 
 import assay
-from assay import MLP, Exchange, FreePermutation, KnownBase, Ridge
+from assay import MLP, Exchange, FreePermutation, KnownBase, LocalExchange, Ridge, lc2st
 from assay._core import stream
 from assay.classifiers.base import Scaling
 from assay.classifiers.features import Conditional, Joint
+from assay.neighbourhood import Nearest
 from assay.nulls.exchange import LabelCopies, Null, global_null
-from assay.samples.neighbourhoods import Distance, Nearest
 
 N, K = 60, 3
 NULLS = {"exchange": Exchange, "free": FreePermutation, "base": KnownBase}
@@ -71,8 +71,8 @@ def test_the_same_seed_gives_the_same_copies(gaussian, null):
 def test_a_null_without_copies_is_none():
     with pytest.raises(TypeError, match="abstract"):
         type("Idle", (assay.nulls.exchange.GlobalNull,), {})(9)
-    assert not isinstance(assay.LocalExchange(9), assay.nulls.exchange.GlobalNull)
-    assert isinstance(assay.LocalExchange(9), Null)
+    assert not isinstance(LocalExchange(9), assay.nulls.exchange.GlobalNull)
+    assert isinstance(LocalExchange(9), Null)
 
 
 def test_hypotheses():
@@ -80,10 +80,12 @@ def test_hypotheses():
         assert null.where is None
         assert null.scope == "at almost every x"
         assert null.hypothesis == "q(theta | x) = p(theta | x) at almost every x, tested at x_o"
-    several = assay.LocalExchange(9, (0.1, 0.3))
-    assert several.scope == "throughout the nearest 30% of x"
-    assert several.where == Nearest((0.1, 0.3))
-    assert several.like(KnownBase(5)) == KnownBase(9)
+    local = LocalExchange(9, Nearest(0.3))
+    assert local.scope == "throughout the nearest 30% of x around x_o"
+    assert local.hypothesis == f"q(theta | x) = p(theta | x) {local.scope}"
+    assert local.where == Nearest(0.3)
+    assert LocalExchange(9).where == Nearest()
+    assert local.like(KnownBase(5)) == KnownBase(9)
 
 
 def test_the_truth_has_no_place_of_its_own(copies):
@@ -192,14 +194,14 @@ def draws(gaussian, x_o=X_O, seed=0):
 
 def local_copies(calibration, null, classifier=SMALL):
     """Copies that differ everywhere, and the sets near x_o."""
-    near = null.where.inside(calibration.features, X_O[None])[0, 0]
+    near = null.where.inside(calibration.features, X_O[None])[0]
     return null.like(global_null(calibration, classifier.null)).copies(calibration, 0), near
 
 
 @pytest.mark.parametrize("latent", [False, True])
 def test_copies_differ_from_the_data_near_x_o_only(gaussian, latent):
     calibration = gaussian().latents(200) if latent else gaussian().calibration(200, 3)
-    null = assay.LocalExchange(4, 0.2)
+    null = LocalExchange(4, Nearest(0.2))
     copies, near = local_copies(calibration.sorted(), null, assay.MLP(epochs=1))
     local = copies.inside(near)
     first, *others = (local.rows(h) for h in range(5))
@@ -215,22 +217,25 @@ def test_copies_differ_from_the_data_near_x_o_only(gaussian, latent):
 
 def test_closed_form_refit_is_a_fit_of_everything(gaussian):
     calibration = half(gaussian, 300, 3, 0.5).sorted()
-    null = assay.LocalExchange(9, 0.2)
+    null = LocalExchange(9, Nearest(0.2))
     copies, near = local_copies(calibration, null)
     whole = SMALL.fit(copies.inside(near), 0)
     data = SMALL.fit(copies[:1], 0)
-    quick = SMALL.refit(data, copies.inside(near), near[None], 0)
+    quick = SMALL.refit(data, copies.inside(near), near, 0)
     there = draws(gaussian).theta[None]
-    pairs = zip(whole.views(there, X_O[None]), quick.views(there, X_O[None]), strict=True)
-    for one, two in pairs:
+    views = (scores.views(there, X_O[None]) for scores in (whole, quick.whole, quick.without))
+    for one, two, without in zip(*views, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
+        # Elsewhere, all copies are the data.
+        torch.testing.assert_close(without, without[:, :1].expand_as(without))
+        assert (without - two).abs().max() > 0.01
 
 
 def test_share_of_all_points_is_the_global_null(gaussian):
     calibration = half(gaussian, 300, 2, 0.5)
     there = draws(gaussian)
-    local = assay.lc2st(calibration, SMALL, assay.LocalExchange(19, 1.0))(there)
-    everywhere = assay.lc2st(calibration, SMALL, assay.Exchange(19))(there)
+    local = lc2st(calibration, SMALL, LocalExchange(19, Nearest(1.0)))(there)
+    everywhere = lc2st(calibration, SMALL, assay.Exchange(19))(there)
     np.testing.assert_allclose(local.statistic, everywhere.statistic, rtol=1e-2)
     np.testing.assert_allclose(local.null, everywhere.null, rtol=1e-2, atol=1e-2)
 
@@ -239,7 +244,7 @@ def test_share_of_all_points_is_the_global_null(gaussian):
     "classifier", [assay.MLP(hidden=(8,), epochs=2), assay.Sklearn(LogisticRegression())]
 )
 def test_any_classifier(gaussian, classifier):
-    test = assay.lc2st(half(gaussian, 200), classifier, assay.LocalExchange(3, 0.2))
+    test = lc2st(half(gaussian, 200), classifier, LocalExchange(3, Nearest(0.2)))
     result = test(assay.Draws(torch.stack([X_O, -X_O]), torch.zeros(2, 30, 2)))
     assert result.pvalue.shape == (2,)
     assert "nearest 20%" in result.hypothesis
@@ -252,75 +257,44 @@ def test_any_classifier(gaussian, classifier):
 @pytest.mark.parametrize("repetitions", [200, pytest.param(1000, marks=pytest.mark.slow)])
 def test_level_where_q_is_right_nearby_and_wrong_elsewhere(gaussian, repetitions):
     """With a large error on the other half; 99.9 % binomial intervals; the global null leaks."""
-    local, leaks, sizes = [], [], []
+    local, leaks = [], []
     for i in range(repetitions):
         calibration = half(gaussian, 120, 1, 2.0, i)
         there = draws(gaussian, torch.tensor([2.5, 0.0]), i)
-        test = partial(assay.lc2st, calibration, SMALL, seed=i)
-        local.append(test(assay.LocalExchange(19, 0.1))(there).pvalue)
+        test = partial(lc2st, calibration, SMALL, seed=i)
+        local.append(test(LocalExchange(19, Nearest(0.1)))(there).pvalue)
         if i < 50:
             leaks.append(test(assay.Exchange(19))(there).pvalue)
-            sizes.append(test(assay.LocalExchange(19, (0.05, 0.1)))(there).pvalue)
     for alpha in (0.05, 0.25, 0.5):
         low, high = binom.interval(0.999, repetitions, alpha)
         assert low <= (np.array(local) <= alpha).sum() <= high
     assert np.mean(np.array(leaks) <= 0.05) > 0.2
-    assert (np.array(sizes) <= 0.05).sum() <= binom.ppf(0.999, 50, 0.05)
 
 
-@pytest.mark.parametrize("share", [0.1, (0.05, 0.1, 0.2)])
-def test_power_where_q_is_wrong(gaussian, share):
+def test_power_where_q_is_wrong(gaussian):
     calibration = half(gaussian, 1500, 2, 1.0)
-    result = assay.lc2st(calibration, SMALL, assay.LocalExchange(99, share))(draws(gaussian, -X_O))
+    result = lc2st(calibration, SMALL, LocalExchange(99, Nearest(0.1)))(draws(gaussian, -X_O))
     assert result.pvalue == 0.01
-
-
-def test_moments_take_it(gaussian):
-    calibration = half(gaussian, 600, 8, 1.0)
-    null = assay.LocalExchange(99, 0.1)
-    one = assay.moments(calibration, null=null)(assay.Draws(-X_O))
-    two = assay.moments(calibration, Nearest((0.1,)), assay.Exchange(99))(assay.Draws(-X_O))
-    assert one.pvalue == two.pvalue == 0.01
-    with pytest.raises(ValueError, match="where: expected None"):
-        assay.moments(calibration, Nearest((0.3,)), null)
-
-
-def test_the_hypothesis_says_how_far_the_neighbourhood_reaches(gaussian):
-    """Ten points are the fewest, and ties in x are all in or all out."""
-    few = assay.lc2st(half(gaussian, 60), SMALL, assay.LocalExchange(9, 0.05))(draws(gaussian))
-    assert "nearest 17%" in few.hypothesis
-    assert "nearest 17%" in few.sentence
-    calibration = gaussian().calibration(200)
-    tied = assay.Calibration(calibration.theta, calibration.x.sign(), calibration.theta_q)
-    there = assay.Draws(torch.ones(2), torch.zeros(30, 2))
-    share = (tied.x == 1).all(1).double().mean().item()
-    for test in (
-        assay.lc2st(tied, SMALL, assay.LocalExchange(9, 0.05)),
-        assay.region(tied.subset(slice(0, 200)), SMALL, Nearest((0.05,))),
-    ):
-        found = int(test(there).hypothesis.split("nearest ")[1].split("%")[0])
-        assert abs(found - 100 * share) < 12
 
 
 def test_too_few_nulls_for_many_observations_are_said(gaussian):
     places = assay.Draws(torch.randn(12, 2), torch.zeros(12, 30, 2))
-    result = assay.lc2st(half(gaussian, 100), SMALL, assay.LocalExchange(19, 0.2))(places)
+    result = lc2st(half(gaussian, 100), SMALL, LocalExchange(19, Nearest(0.2)))(places)
     assert "cannot be below 0.600: take 239" in result.sentence
 
 
 def test_row_order_does_not_matter_near_x_o(gaussian):
     calibration = half(gaussian, 200, 2, 1.0)
     order = torch.randperm(200, generator=stream(0, "order"))
-    null = assay.LocalExchange(9, 0.2)
+    null = LocalExchange(9, Nearest(0.2))
     one, two = (
-        assay.lc2st(c, SMALL, null)(draws(gaussian))
-        for c in (calibration, calibration.subset(order))
+        lc2st(c, SMALL, null)(draws(gaussian)) for c in (calibration, calibration.subset(order))
     )
     np.testing.assert_allclose(one.null, two.null, rtol=1e-3, atol=1e-4)
 
 
 def test_a_test_near_x_o_can_be_saved(gaussian, tmp_path):
-    test = assay.lc2st(half(gaussian, 100), SMALL, assay.LocalExchange(5, 0.2))
+    test = lc2st(half(gaussian, 100), SMALL, LocalExchange(5, Nearest(0.2)))
     assay.save(test, tmp_path / "t.npz")
     there = draws(gaussian)
     np.testing.assert_allclose(
@@ -328,14 +302,14 @@ def test_a_test_near_x_o_can_be_saved(gaussian, tmp_path):
     )
 
 
-def test_bad_local_exchanges(gaussian):
-    with pytest.raises(ValueError, match="share: expected"):
-        assay.LocalExchange(9, 1.5)
-    with pytest.raises(TypeError, match="function: expected"):
-        Distance("a")
-    with pytest.raises(ValueError, match="n: expected at least 1"):
-        assay.LocalExchange(0)
-    with pytest.raises(TypeError, match="distance: expected"):
-        assay.LocalExchange(9, 0.1, 3.0)
-    with pytest.raises(ValueError, match="several sizes need a classifier in closed form"):
-        assay.lc2st(half(gaussian, 100), assay.MLP(), assay.LocalExchange(9, (0.1, 0.2)))
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: LocalExchange(0), ValueError, "n: expected at least 1"),
+        (lambda: LocalExchange(9, 0.1), TypeError, "near: expected a neighbourhood such as"),
+        (lambda: LocalExchange(9, Nearest), TypeError, "near: expected .*; got the class Nearest"),
+    ],
+)
+def test_bad_local_exchanges(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

@@ -1,13 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.stats
 import torch
 
 import assay
-from assay import MLP, Exchange, KnownBase, LocalExchange, lc2st
+from assay import MLP, Exchange, KnownBase, LocalExchange, Nearest, lc2st
 from assay._core import stream
+from assay.data.posterior import as_base
 from assay.nulls.exchange import BaseCopies, global_null
-from assay.samples.posterior import as_base
 
 N = 60
 SMALL = MLP(hidden=(8,), epochs=2, batch=32)
@@ -129,10 +131,14 @@ class TestKeptNulls:
     def test_another_seed_or_number_is_fitted_anew(self, gaussian):
         wide = gaussian(width=2.0).latents(60)
         test = lc2st(gaussian().latents(60), SMALL, KnownBase(9))
-        self.same(test.with_seed(4).refit_on(wide), lc2st(wide, SMALL, KnownBase(9), seed=4))
-        self.same(test.with_nulls(5).refit_on(wide), lc2st(wide, SMALL, KnownBase(5)))
+        reseeded, fewer = replace(test, seed=4), replace(test, null=KnownBase(5))
+        for changed in (reseeded, fewer):
+            with pytest.raises(ValueError, match="got a changed recipe"):
+                changed(self.X_O)
+        self.same(reseeded.refit_on(wide), lc2st(wide, SMALL, KnownBase(9), seed=4))
+        self.same(fewer.refit_on(wide), lc2st(wide, SMALL, KnownBase(5)))
 
-    @pytest.mark.parametrize("null", [Exchange(5), LocalExchange(5, 0.5)])
+    @pytest.mark.parametrize("null", [Exchange(5), LocalExchange(5, Nearest(0.5))])
     def test_nulls_that_depend_on_q_are_fitted_anew(self, gaussian, null):
         test = lc2st(gaussian().latents(60), SMALL, null)
         wide = gaussian(width=2.0).latents(60)

@@ -16,27 +16,25 @@ from scipy.special import expit
 
 import assay
 from assay import plots
-from assay.diagnostics.average.coverage import CoverageResult, TARPResult
-from assay.diagnostics.average.sbc import SBCResult
-from assay.diagnostics.local.local_effects import Sizes
-from assay.diagnostics.local.lpit import LPITResult
-from assay.interpret.density_ratio import Estimate
-from assay.interpret.effects import Effects
-from assay.interpret.errors import Narrow, Shift, Wide
-from assay.interpret.health import Health
-from assay.interpret.power import PowerCurve, PowerResult
-from assay.interpret.predictive import PredictiveResult
-from assay.interpret.trust import INCONCLUSIVE, OUTSIDE, PASSED, REJECTED, TrustMap
+from assay.answers.bounds import Bounds, Interval
+from assay.answers.predictive import PredictiveResult
+from assay.answers.typical import Typical
+from assay.average.coverage import CoverageResult, TARPResult
+from assay.average.sbc import SBCResult
+from assay.check import Check, Surroundings
+from assay.local.lc2st import LC2STResult
+from assay.local.pit import LPITResult
+from assay.local.quality import Quality
+from assay.local.score import ScoreResult
 from assay.nulls.ranks import Cells, chi_square, compared, tails
-from assay.results import Holm, LC2STResult
-from assay.suite import Check
+from assay.results import Holm
 
 BASELINES = Path(__file__).parent / "baselines"
 # All pictures are this wide, in pixels: 80 to the inch of one column.
 PIXELS = 272
 NAMES = ("$g_{Na}$ conductance", "a_rather_long_parameter_name", "_C_m")
 LATEX = (r"$\theta_1$", r"$\nonsense$", "a rather long name of a parameter")
-SAID = {"hypothesis": "q = p", "settings": {"test": "ℓ-C2ST", "n": 100, "scope": "at x_o"}}
+WORDS = {"hypothesis": "q = p", "settings": {"test": "ℓ-C2ST", "n": 100, "scope": "at x_o"}}
 
 
 def random(seed=0):
@@ -59,7 +57,7 @@ def local(m=2, s=1000, strength=1.0, h=99):
         x=np.zeros(2),
         draws=theta,
         theta=theta,
-        **SAID,
+        **WORDS,
     )
 
 
@@ -84,7 +82,7 @@ def many(o=20, h=199, wrong=0.5):
         draws=np.zeros((o, 4, 2)),
         theta=None,
         adjustment=Holm(),
-        **SAID,
+        **WORDS,
     )
 
 
@@ -118,7 +116,7 @@ def sbc(j=2):
         ranks=positions,
         k=30,
         names=tuple(f"theta[{i}]" for i in range(j)),
-        **SAID,
+        **WORDS,
     )
 
 
@@ -131,7 +129,7 @@ def covered(j=2):
     parts = {"levels": np.array([0.5, 0.9]), "names": names, "regions": "central intervals"}
     area = {"area": np.zeros(j), "area_null": np.zeros((j, 99))}
     found = {"statistic": whole.statistic, "null": whole.null}
-    return CoverageResult(positions=positions, weights=weights, **found, **area, **parts, **SAID)
+    return CoverageResult(positions=positions, weights=weights, **found, **area, **parts, **WORDS)
 
 
 def tarp():
@@ -146,7 +144,7 @@ def tarp():
         weights=np.ones(31, int),
         **area,
         **parts,
-        **SAID,
+        **WORDS,
     )
 
 
@@ -167,63 +165,58 @@ def levels(j=2, h=99):
         x=np.zeros(2),
         names=tuple(f"theta[{i}]" for i in range(j)),
         adjustment=Holm(),
-        support=None,
         curve_statistic=np.array(0.02),
         null_curve_statistic=np.full(h, 0.01),
         independence=np.array(0.0),
         null_independence=np.zeros(h),
         correlation=np.eye(j),
         null_correlation=np.zeros((h, j, j)),
-        **SAID,
+        **WORDS,
     )
 
 
-def estimate(value, half, right, p=0.02):
-    value, half = np.asarray(value, float), np.asarray(half, float)
-    centre = np.full_like(value, right)
-    wrong = np.abs(value - right) > 1.4 * half
-    ends = (value - 0.8 * half, value + 0.8 * half)
-    there = (right + 1.9 * (value - right), *(right + 1.9 * (end - right) for end in ends))
-    stated = {"at": there[0], "at_lower": there[1], "at_upper": there[2], "varies": wrong}
-    chance = np.broadcast_to(p, value.shape)
-    return Estimate(
-        value, *ends, centre, centre - half, centre + half, wrong, **stated, pvalue=chance
-    )
+def interval(value, half):
+    """Numbers with intervals of a half-width."""
+    value, half = np.broadcast_arrays(np.asarray(value, float), half)
+    return Interval(value, value - half, value + half)
 
 
-def sizes(bias, width):
-    """Numbers at three shares; errors grow towards x_o."""
-    growth, half = 1 + 0.3 * np.arange(2, -1, -1)[:, None], 0.3 - 0.1 * np.arange(3)[:, None]
-    noise = random(len(bias)).normal(size=(2, 3, len(bias)))
-    shift, wide = growth * bias, growth * np.log(width)
-    shift, wide = shift + 0.3 * half * noise[0], wide + 0.3 * half * noise[1]
-    return Sizes(
-        near=np.array([0.05, 0.1, 0.2]),
-        bias=np.stack([shift, shift - half, shift + half]),
-        dispersion=np.exp([wide, wide - half, wide + half]),
-    )
+def bounds(m=3, sizes=(1.0,), names=None):
+    """Bounds at some observations, where errors are so many times as large.
 
-
-def effects(m=3, names=None):
-    bias = np.array([0.6, -0.1, 0.05, *np.zeros(9)])[:m]
-    width = np.array([1.05, 0.6, 0.95, *np.ones(9)])[:m]
-    half, pairs = 0.15 + 0.05 * np.arange(m), np.linspace(0.4, -0.2, m * (m - 1) // 2)
-    none = dict.fromkeys(("total_variation", "kl_pq", "kl_qp", "chi_square", "ess"))
-    none |= dict.fromkeys(("khat", "weights", "theta", "tail"))
-    p, rng = np.where(np.arange(m) < 1, 0.005, 0.7), random(m)
-    return Effects(
-        names=tuple(names or (f"theta[{i}]" for i in range(m))),
-        bias=estimate(bias, half, 0, p),
-        dispersion=estimate(width, half, 1, p),
-        intervals=estimate(np.full((m, 3), 0.9), np.full((m, 3), 0.1), 0.9),
-        region=estimate(np.full(3, 0.9), np.full(3, 0.1), 0.9),
-        **none,
-        **SAID,
-        correlation=estimate(pairs, np.full(len(pairs), 0.15), 0),
-        near=np.array(0.2),
-        truths=rng.normal(size=(300, m)) - bias,
-        drawn=rng.normal(size=(300, m)),
-        sizes=sizes(bias, width),
+    q is too high in the first parameter, too narrow in the second, and wrong in correlations.
+    """
+    size, half = np.array(sizes)[:, None], 0.15 + 0.02 * np.arange(m)
+    bias = size * np.array([0.6, -0.1, 0.05, *np.zeros(m)])[:m]
+    log_width = size * np.log([1.05, 0.6, 0.95, *np.ones(m)])[:m]
+    first, second = np.triu_indices(m, 1)
+    correlation = np.zeros((len(size), m, m))
+    correlation[:, first, second] = size * np.linspace(0.4, -0.2, len(first))
+    right = np.broadcast_to([0.5, 0.9, 0.95], (len(size), m, 3))
+    nothing, chance = np.zeros((len(size), m)), random(m)
+    truths = chance.normal(size=(300, m)) / np.exp(log_width)[:, None] - bias[:, None]
+    return Bounds(
+        names=tuple(names or (f"theta[{j}]" for j in range(m))),
+        table={
+            "bias": interval(bias, half),
+            "width": interval(log_width, half).map(np.exp),
+            "slope": interval(np.stack([nothing] * 2, 2), 0.2),
+            "skewness": interval(nothing, 0.1),
+            "tails": interval(nothing, 0.1),
+            "correlation": interval(
+                correlation + correlation.swapaxes(1, 2), 0.15 * (1 - np.eye(m))
+            ),
+            "coverage": interval(right - 0.3 * np.abs(log_width)[..., None], 0.04),
+            "region_coverage": interval(right[:, 0], 0.04),
+        },
+        near=np.full(len(size), 200.0),
+        n=1000,
+        draws=16,
+        expected_width=nothing,
+        share=0.2,
+        scope="throughout the nearest 20% of x around x_o",
+        near_truths=truths.astype(np.float32),
+        near_draws=chance.normal(size=(len(size), 1200, m)).astype(np.float32),
     )
 
 
@@ -231,65 +224,55 @@ def predicted(far=1.0):
     """Distances of simulations of a draw of q, and of x_o."""
     null = random().gamma(4, 0.5, size=199)
     parts = {"theta": np.zeros(2), "x": np.zeros(3)}
-    return PredictiveResult(statistic=np.array(4.6 * far), null=null, **parts, **SAID)
+    return PredictiveResult(statistic=np.array(4.6 * far), null=null, **parts, **WORDS)
 
 
-def health(n=500):
-    rng = random()
-    logits = rng.normal(scale=0.8, size=(n, 2))
-    chances = expit(logits)
-    truth = rng.uniform(size=n) < expit(logits[:, 0] - logits[:, 1])
-    truths = np.stack([truth, ~truth], 1)
-    blind = expit(0.1 * rng.normal(size=(n, 2)))
-    first = np.broadcast_to([True, False], (n, 2))
-    again = expit(logits[:100] + 0.1)
-    return Health(
-        probabilities=chances,
-        truths=truths,
-        reseeded=again,
-        x_probabilities=blind,
-        x_truths=first,
-        perfect=rng.gamma(20, 0.001, size=99),
-        settings=SAID["settings"],
+def quality(n=500):
+    """A classifier that knows something, at sets that were held out."""
+    logits = random().normal(scale=0.8, size=n)
+    return Quality(truths=expit(logits + 0.4), draws=expit(logits[::-1] - 0.4))
+
+
+def scores(pvalues):
+    """What the score test found at many observations."""
+    o, p = len(pvalues), np.asarray(pvalues, float)
+    null = random(o).gamma(2, 0.5, size=(o, 199))
+    return ScoreResult(
+        statistic=np.quantile(null, 1 - p, axis=1).diagonal() + 0.01,
+        null=null,
+        pvalues=p,
+        copies=np.full(o, 199),
+        kinds=("smooth", "one parameter"),
+        evidence=np.full((o, 2), 0.03),
+        near=np.full(o, 200),
+        auc=np.full(o, 0.6),
+        auc_error=np.full(o, 0.02),
+        x=places(o, 2, seed=7),
+        adjustment=Holm(),
+        **WORDS | {"settings": {"test": "local score", "n": 1000}},
     )
 
 
-def power(o=None):
-    sizes = np.geomspace(0.05, 2.0, 8)
-    scale = np.array(0.4) if o is None else np.linspace(0.3, 1.2, o)
-    law = {"scale": scale, "shape": np.full_like(scale, 2.0), "level": 0.05}
-    made = {"error": Shift(), "sizes": sizes, **law}
-    curve = PowerCurve(rates=sizes, mde=scale, mde_error=scale, **made)
-    grid = np.geomspace(0.05, 2, 2000)
-    fits = np.atleast_2d(curve.fitted(grid))
-    mde = np.array([np.interp(0.8, fit, grid, right=np.inf) for fit in fits]).reshape(scale.shape)
-    rates = np.round(curve.fitted(sizes) * 50) / 50
-    full = PowerCurve(rates=rates, mde=mde, mde_error=0.1 * mde, **made)
-    return PowerResult(
-        curves=(full,), x=np.zeros(2), alpha=0.05, target=0.8, repetitions=50, **SAID
-    )
+def places(n, d, seed=0):
+    return random(seed).normal(size=(n, d))
 
 
-def trust(o=30, d=2):
-    rng = random()
-    x = rng.normal(size=(o, d))
-    rejected, near = x[:, 0] < -0.5, np.abs(x[:, 1 % d]) < 1
-    far = np.abs(x[:, 1 % d]) > 1.6
-    words = np.where(rejected, REJECTED, np.where(near, PASSED, INCONCLUSIVE))
-    words = np.where(far, OUTSIDE, words)
-    p = np.where(rejected, 0.004, rng.uniform(0.06, 1, size=o))
-    return TrustMap(
-        verdicts=tuple(map(str, words)),
-        x=x,
-        pvalue=p,
-        adjusted=p,
-        effects=np.ones((o, 1)),
-        errors=("shift",),
-        outside=far,
-        relevant=0.5,
-        alpha=0.05,
-        **SAID,
-    )
+def surroundings(o, d=2):
+    """Simulated observations, some of them near x_o, and p-values at the first."""
+    x = places(400, d, seed=5)
+    pvalue = np.full(400, np.nan)
+    pvalue[:16] = np.linspace(0.005, 0.9, 16)
+    distances = np.linalg.norm(x[:, None] - places(o, d, seed=7), axis=2)
+    return Surroundings(x=x, near=(distances < 0.5).T, pvalue=pvalue)
+
+
+# P-values of the test and of x_o, and how wrong q is, that lead to each verdict.
+VERDICTS = {
+    "rejected": (0.005, 0.6, 1.0),
+    "passed": (0.6, 0.5, 0.2),
+    "inconclusive": (0.4, 0.7, 1.0),
+    "outside": (0.3, 0.001, 0.0),
+}
 
 
 def calibration(m=3, n=600, k=16):
@@ -311,35 +294,36 @@ def repeated(one, names, o):
     return replace(one, **{name: np.stack([getattr(one, name)] * o) for name in names})
 
 
-def check(m=3, o=2, classifier=True):
-    """What a check found at o observations, all alike."""
-    one, ends = effects(m), ("lower", "upper", "null_mean", "null_lower", "null_upper", "wrong")
-    kinds = ("bias", "dispersion", "intervals", "region", "correlation")
-    estimates = {kind: repeated(getattr(one, kind), ("value", *ends), o) for kind in kinds}
-    without, scale = dict.fromkeys(("truths", "drawn", "sizes")), np.full(o, 0.3)
-    law = {"rates": scale, "mde_error": scale, "scale": scale, "shape": scale, "level": 0.05}
-    curves = tuple(
-        PowerCurve(kind(j), np.ones(3), mde=scale * size * (1 + j), **law)
-        for kind, size in ((Shift, 1.0), (Wide, 1.6), (Narrow, 5.0))
-        for j in range(m)
-    )
-    parts = {"x": np.zeros((o, 2)), "alpha": 0.05, "target": 0.8, "repetitions": 50}
+def check(verdicts=("rejected", "rejected"), m=3, classifier=True, names=None):
+    """What a check found at observations with these verdicts."""
+    o = len(verdicts)
+    pvalues, own, sizes = np.array([VERDICTS[word] for word in verdicts]).T
     arrays = ("statistic", "null", "probabilities", "null_probabilities", "x", "draws", "theta")
-    many = repeated(local(m), arrays, o)
-    none = ("context", "classifier_effects", "health", "pits", "sbc", "coverage", "tarp")
-    return Check(
-        names=one.names,
+    limits = bounds(m, sizes, names)
+    found = Check(
+        names=limits.names,
         labels=tuple(f"x_o[{i}]" for i in range(o)),
-        local=many,
-        detectable=PowerResult(curves, **parts, **SAID),
-        trust=replace(trust(o), verdicts=(REJECTED,) * o),
-        effects=replace(one, **estimates, **without, near=np.full(o, 0.2)),
-        classifier=many if classifier else None,
-        remarks=(),
         alpha=0.05,
-        settings={},
-        **dict.fromkeys(none),
+        tolerance=0.5,
+        typical=Typical(own, ("x[1] = 6 lies where no simulation does",) * o, 600),
+        test=scores(pvalues),
+        bounds=limits,
+        remarks=(),
+        settings={"n": 1000},
+        surroundings=surroundings(o),
+        classified=repeated(local(m), arrays, o) if classifier else None,
+        sbc=sbc(m),
+        coverage=covered(m),
+        tarp=tarp(),
     )
+    assert found.verdicts == tuple(verdicts)
+    return found
+
+
+def line(found):
+    """The same check where x is one number."""
+    around = replace(found.surroundings, x=found.surroundings.x[:, :1])
+    return replace(found, surroundings=around, test=replace(found.test, x=found.test.x[:, :1]))
 
 
 CASES = {
@@ -365,26 +349,25 @@ CASES = {
     "coverage_of_8": lambda: plots.coverage(covered(8)),
     "coverage_of_40": lambda: plots.coverage(covered(40)),
     "levels": lambda: plots.levels(levels()),
-    "effects": lambda: plots.effects(effects()),
-    "effects_of_10": lambda: plots.effects(effects(10)),
-    "effects_latex": lambda: plots.effects(effects(names=LATEX)),
-    "shares": lambda: plots.shares(effects(names=LATEX)),
-    "shares_of_10": lambda: plots.shares(effects(10)),
-    "correlations": lambda: plots.correlations(effects(names=LATEX)),
-    "correlations_of_10": lambda: plots.correlations(effects(10)),
+    "forest": lambda: plots.forest(bounds(names=LATEX)),
+    "forest_of_10": lambda: plots.forest(bounds(10)),
+    "forest_of_20": lambda: plots.forest(bounds(20)),
+    "forest_passed": lambda: plots.forest(bounds(sizes=(0.2,))),
+    "near": lambda: plots.near(bounds(names=LATEX)),
+    "near_of_1": lambda: plots.near(bounds(1)),
+    "correlations": lambda: plots.correlations(bounds(names=LATEX)),
+    "correlations_of_10": lambda: plots.correlations(bounds(10)),
+    "surroundings": lambda: plots.surroundings(check(tuple(VERDICTS))),
+    "surroundings_of_1": lambda: plots.surroundings(line(check())),
     "predictive": lambda: plots.predictive(predicted()),
-    "reliability": lambda: plots.reliability(health()),
-    "roc": lambda: plots.roc(health()),
-    "power": lambda: plots.power(power()),
-    "power_of_20": lambda: plots.power(power(20)),
-    "trust_map": lambda: plots.trust_map(trust()),
+    "reliability": lambda: plots.reliability(quality()),
+    "roc": lambda: plots.roc(quality()),
     "recovery": lambda: plots.recovery(calibration(), names=LATEX),
     "recovery_of_1": lambda: plots.recovery(calibration(1)),
     "contraction": lambda: plots.contraction(calibration(5)),
-    "near": lambda: plots.near(effects(names=LATEX)),
     "summary": lambda: plots.summary(check()),
-    "summary_without": lambda: plots.summary(check(10, classifier=False)),
-    "trust_map_line": lambda: plots.trust_map(trust(), coordinates=trust().x[:, 0]),
+    "summary_without": lambda: plots.summary(check(m=10, classifier=False)),
+    "summary_outside": lambda: plots.summary(check(tuple(VERDICTS)), "x_o[3]"),
 }
 
 

@@ -7,7 +7,7 @@ from matplotlib.cbook import is_math_text
 
 from assay import plots
 from assay.plots import _canvas as canvas
-from tests.plots.cases import calibration, covered, effects, levels, local, many, sbc
+from tests.plots.cases import bounds, calibration, covered, levels, local, many, sbc
 
 
 def labels(ax):
@@ -66,7 +66,7 @@ def test_no_name_breaks_a_picture(name):
     pictures = [
         plots.coverage(replace(covered(1), names=(name,))),
         plots.rank_histogram(replace(sbc(1), names=(name,))),
-        plots.effects(effects(1, (name,)))[0],
+        plots.forest(bounds(1, names=(name,)))[0],
         plots.pairs(local(2), names=(name, "b"))[0, 0],
         plots.recovery(calibration(1), names=(name,))[0],
     ]
@@ -117,12 +117,6 @@ def test_intervals_of_the_farthest_curves_alone():
 def test_curves_of_levels_have_their_names():
     ax = plots.levels(levels(3))
     assert labels(ax)[-3:] == ["theta[0]", "theta[1]", "theta[2]"]
-
-
-def test_effects_have_their_names():
-    bias, width = plots.effects(effects(2))
-    assert [text.get_text() for text in bias.get_yticklabels()] == ["theta[0]", "theta[1]"]
-    assert [text.get_text() for text in width.get_yticklabels()] == ["", ""]
 
 
 TITLED = [

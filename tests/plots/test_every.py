@@ -9,18 +9,17 @@ import pytest
 
 from assay import plots
 from tests.plots.cases import (
+    bounds,
     calibration,
+    check,
     covered,
-    effects,
-    health,
     levels,
     local,
     many,
-    power,
     predicted,
+    quality,
     repeated,
     sbc,
-    trust,
 )
 
 LONG = tuple(f"{name} with a name that never ends and goes on and on" for name in "abc")
@@ -39,10 +38,9 @@ NAMED = {
     "rank_ecdf": (partial(named, sbc), {}, 1),
     "rank_histogram": (partial(named, sbc), {}, 1),
     "levels": (partial(named, levels), {}, 1),
-    "correlations": (partial(effects, 3), {}, 1),
-    "effects": (partial(effects, 3), {}, 2),
-    "near": (partial(effects, 3), {}, 3),
-    "shares": (partial(effects, 3), {}, 2),
+    "correlations": (bounds, {}, 1),
+    "forest": (bounds, {}, 2),
+    "near": (bounds, {}, 3),
 }
 # The same of plots that are given names, or need none.
 GIVEN = {
@@ -51,10 +49,9 @@ GIVEN = {
     "pairs": (partial(local, 3), {}, 1),
 }
 OTHERS = {
-    "power": (power, {}, 1),
-    "reliability": (health, {}, 1),
-    "roc": (health, {}, 1),
-    "trust_map": (trust, {}, 1),
+    "reliability": (quality, {}, 1),
+    "roc": (quality, {}, 1),
+    "surroundings": (check, {}, 1),
     "null_histogram": (local, {}, 1),
     "pp": (local, {}, 1),
     "predictive": (predicted, {}, 1),
@@ -63,7 +60,7 @@ OTHERS = {
 }
 EVERY = [name for name in plots.__all__ if name != "summary"]
 TESTS = "coverage rank_difference rank_ecdf rank_histogram levels null_histogram pp predictive"
-TESTS += " pvalues sweep trust_map correlations shares pairs"
+TESTS += " pvalues sweep"
 
 
 def drawn(name, names=LATEX, ax=None):
@@ -111,7 +108,7 @@ def test_both_axes_say_what_they_are(name):
         across = ax.get_xlabel() or any(t.get_text() for t in ax.get_xticklabels())
         up = ax.get_ylabel() or any(t.get_text() for t in ax.get_yticklabels())
         # Panels in a row share the axis of the first, and a histogram of pairs needs none.
-        alone = name not in ("effects", "pairs", "shares")
+        alone = name not in ("forest", "pairs")
         assert (across and up) or not alone
     labels = [ax.get_xlabel() + ax.get_ylabel() for ax in axes_of(returned)]
     assert all(labels) or name in ("pairs", "correlations")
@@ -130,9 +127,9 @@ def test_latex_is_typeset_and_long_names_take_no_room(name):
     assert typeset
     assert not any(r"\$" in text.get_text() for text in texts)
     usual, long = (drawn(name, names) for names in (("a", "b", "c"), LONG))
+    for returned in (usual, long):
+        axes_of(returned)[0].figure.canvas.draw()
     for one, other in zip(axes_of(usual), axes_of(long), strict=True):
-        one.figure.canvas.draw()
-        other.figure.canvas.draw()
         sizes = [np.array(ax.get_window_extent().size) for ax in (one, other)]
         assert (sizes[1] > 0.6 * sizes[0]).all()
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from assay import Draws, lhpd, lpit, plots
-from assay.diagnostics.local.levels import Levels
+from assay.local.levels import Levels
 
 
 def of(gaussian, x_o=(0.0, 0.0)):

@@ -7,14 +7,13 @@ import pytest
 
 from assay import plots
 
-OPTIONS = {"alpha", "coordinates", "error", "label", "marks", "names", "quantity", "values"}
-OPTIONS |= {"share", "x_o"}
+OPTIONS = {"alpha", "label", "marks", "names", "quantity", "tolerance", "values", "which"}
 
 
 @pytest.mark.parametrize("name", sorted({*plots.__all__} - {"summary"}))
 def test_a_result_then_axes_then_options(name):
     first, second, *others = inspect.signature(getattr(plots, name)).parameters.values()
-    assert first.name in {"result", "calibration"}
+    assert first.name in {"result", "calibration", "check"}
     assert (second.name, second.default) == ("ax", None)
     assert {option.name for option in others} <= OPTIONS
 

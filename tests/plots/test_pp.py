@@ -1,10 +1,21 @@
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-import assay
 from assay import plots
-from tests.interpret.test_pp import beta, with_probabilities
+from tests.plots.cases import local
+
+
+def beta(rng, shape, a=20):
+    return rng.beta(a, a, size=shape).astype(np.float32)
+
+
+def with_probabilities(data, null):
+    """A result with probabilities (..., s) of data and (..., H, s) of copies."""
+    parts = {"statistic": np.zeros(data.shape[:-1]), "null": np.zeros(null.shape[:-1])}
+    return replace(local(), probabilities=data, null_probabilities=null, **parts)
 
 
 @pytest.fixture
@@ -15,7 +26,7 @@ def result():
 
 def test_it_draws_the_curve_and_its_bands(result):
     ax = plots.pp(result)
-    curve = assay.pp_curve(result)
+    curve = result.pp_curve()
     ideal, line = ax.get_lines()
     # Shares of draws whose probability of class 1 lies below.
     shares = [(result.probabilities < level).mean() for level in line.get_xdata()]
@@ -38,7 +49,7 @@ def test_too_much_mass_lies_on_the_left():
     assert at[0.5] == 1
 
 
-def test_it_draws_where_it_is_told(result):
+def test_it_draws_in_the_axes_given(result):
     _, ax = plt.subplots()
     assert plots.pp(result, ax) is ax
 

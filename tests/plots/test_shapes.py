@@ -3,8 +3,7 @@ import sys
 
 import numpy as np
 
-from assay.plots._shapes import bin_count, components, reliability_limits
-from tests.plots.cases import health
+from assay.plots._shapes import bin_count, components, near_shares
 
 
 def test_components_do_not_depend_on_units():
@@ -27,11 +26,15 @@ def test_a_null_without_spread_is_one_bar():
     assert bin_count(np.arange(10_000.0)) == 30
 
 
-def test_a_reliability_diagram_holds_its_bins_and_the_middle():
-    bins = health().reliability
-    low, high = reliability_limits(bins)
-    assert 0 <= low < min(bins.lower.min(), 0.5)
-    assert max(bins.upper.max(), 0.5) < high <= 1
+def test_shares_of_true_parameters_and_of_draws():
+    truths, draws = np.array([[-9.0, 0.1], [np.nan, 0.1]]), np.array([[0.1, 9.0], [0.1, 9.0]])
+    edges, of_q, of_truths = near_shares(truths, draws, [1, 0])
+    middle = len(edges) // 2 - 1
+    assert edges[middle] < 0.1 < edges[middle + 1]
+    # What lies beyond is in the outermost bins; what is not known is left out.
+    assert (of_truths[0, middle], of_truths[1, 0]) == (1, 1)
+    assert (of_q[0, -1], of_q[1, middle]) == (1, 1)
+    assert of_q.sum() == of_truths.sum() == 2
 
 
 def test_reports_do_without_matplotlib():

@@ -1,29 +1,25 @@
 import base64
 import gzip
+import hashlib
 import json
 import re
-import stat
-import sys
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-import torch
 
-import assay
-from assay import Suite
-from assay.report import write
+from assay.report import TITLE, write
 from assay.report.page import page
-from tests.conftest import Gaussian
+from tests.checks import made
 
-from .conftest import LABELS, READ
+from .conftest import LABELS, READ, WORDS
 
-SECTIONS = ["verdict", "where", "observation", "overall", "classifier", "made"]
+SECTIONS = ["list", "answer", "picture", "context", "more"]
+OUTSIDE = WORDS.index("outside")
 
 
 class Elements(HTMLParser):
-    """Every element and all text of a page, but for scripts and styles."""
+    """Every element of a page, and its texts, but for scripts, styles and its title."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -38,7 +34,7 @@ class Elements(HTMLParser):
         self.inside = ""
 
     def handle_data(self, data):
-        if self.inside not in ("script", "style"):
+        if self.inside not in ("script", "style", "title"):
             self.texts.append(data)
 
     def of(self, name):
@@ -50,187 +46,188 @@ class Elements(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def made(check):
+def whole(check):
     return page(check)
 
 
 @pytest.fixture(scope="module")
-def parsed(made):
-    return Elements(made)
+def parsed(whole):
+    return Elements(whole)
 
 
-def packed(text, key):
-    """What is stored under a key, in the letters that it is stored in."""
-    return re.search(rf'<script type="application/gzip" id="{key}">(.*?)</script>', text)[1]
+def unpacked(text, key):
+    """What is stored under a key."""
+    stored = re.search(rf'<script type="application/gzip" id="{key}">(.*?)</script>', text)[1]
+    return gzip.decompress(base64.b64decode(stored)).decode()
 
 
-def data_of(text):
-    return json.loads(gzip.decompress(base64.b64decode(packed(text, "data"))))
+def articles(text):
+    """The part of the page that each observation has."""
+    return re.findall(r"<article .*?</article>", text)
 
 
-def test_sections_come_in_order_with_headings(parsed):
-    assert [a["id"] for a in parsed.of("section")] == SECTIONS
-    headings = {a["id"] for a in parsed.of("h2")}
-    assert {a["aria-labelledby"] for a in parsed.of("section")} == headings
-    links = {a["href"] for a in parsed.of("a") if a["href"].startswith("#")}
-    assert {f"#{name}" for name in SECTIONS} <= links
+class TestMarkup:
+    def test_sections_come_in_order(self, parsed):
+        assert [a["id"] for a in parsed.of("section")] == SECTIONS
+        assert all(a["aria-label"] for a in parsed.of("section"))
+
+    def test_headings_are_never_skipped(self, parsed):
+        levels = [int(e[1]) for e, _ in parsed.elements if re.fullmatch(r"h\d", e)]
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert max(np.diff(levels)) <= 1
+
+    def test_the_page_can_be_read_without_seeing(self, parsed):
+        assert parsed.of("html")[0]["lang"] == "en"
+        assert all(a["scope"] in ("col", "row") for a in parsed.of("th"))
+        plots = [a for a in parsed.of("div") if a.get("class") == "plot"]
+        assert len(plots) == 9
+        assert all(a["role"] == "img" and a["aria-label"] for a in plots)
+        assert sum("aria-live" in a for _, a in parsed.elements) == 1
+        ids = [a["id"] for _, a in parsed.elements if "id" in a]
+        assert len(set(ids)) == len(ids)
+
+    def test_names_are_text_and_nothing_else(self, parsed, whole):
+        for name in (*READ, *LABELS):
+            assert name in parsed.text
+        assert len(parsed.of("script")) == 3
+        assert "<script" not in whole.split('<script type="application/gzip"')[0]
+
+    def test_the_title_is_text_too(self, bare):
+        parsed = Elements(page(bare, "<b>&"))
+        assert parsed.text.count("<b>&") == 1
+        assert TITLE in page(bare)
 
 
-def test_headings_are_never_skipped(parsed):
-    levels = [int(e[1]) for e, _ in parsed.elements if re.fullmatch(r"h\d", e)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert max(np.diff(levels)) <= 1
+class TestOneFile:
+    def test_it_loads_nothing(self, parsed):
+        assert not [a for name in ("img", "iframe", "object", "embed") for a in parsed.of(name)]
+        links = [a[key] for _, a in parsed.elements for key in ("href", "src") if key in a]
+        assert links
+        assert all(link.startswith(("#", "data:")) for link in links)
+
+    def test_it_runs_its_own_scripts_alone(self, parsed, whole):
+        (policy,) = [a["content"] for a in parsed.of("meta") if "http-equiv" in a]
+        own = whole.rsplit("<script>", 1)[1].split("</script>")[0]
+        expected = [
+            base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+            for code in (unpacked(whole, "plotly"), own)
+        ]
+        assert re.findall(r"'sha256-(.*?)'", policy) == expected
+        rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+        assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+        assert "connect-src" not in rules
+
+    def test_the_same_check_gives_the_same_file(self, check, whole):
+        assert page(check) == whole
+
+    def test_thirty_observations_are_a_small_file(self):
+        text = page(made(("rejected",) * 30, 3, classifier=True))
+        assert len(text) < 4e6
 
 
-def test_the_page_can_be_read_without_seeing(parsed):
-    assert parsed.of("html")[0]["lang"] == "en"
-    assert len(parsed.of("main")) == len(parsed.of("nav")) == 1
-    assert len(parsed.of("caption")) == len(parsed.of("table"))
-    assert all(a["scope"] in ("col", "row") for a in parsed.of("th"))
-    plots = [a for a in parsed.of("div") if a.get("class") == "plot"]
-    assert len(plots) == 17
-    assert all(a["role"] == "img" and a["aria-label"] for a in plots)
-    assert len(parsed.of("label")) == len(parsed.of("select")) == 3
-    assert sum("aria-live" in a for _, a in parsed.elements) == 1
-    ids = [a["id"] for _, a in parsed.elements if "id" in a]
-    assert len(set(ids)) == len(ids)
+class TestWords:
+    def test_answers_are_read_without_scripts(self, parsed, check):
+        for i, label in enumerate(LABELS):
+            sentence = check.headline(i).removeprefix(f"{label}: ").partition(". ")[2]
+            assert sentence in parsed.text
+            assert check.next_step(i) in parsed.text
+        assert parsed.of("noscript")
+        assert check.test.hypothesis in parsed.text
+        assert "A remark." in parsed.text
+        assert "assay check <a>" in parsed.text
+
+    def test_the_most_urgent_is_first(self, check, whole):
+        rows = [int(row) for row in re.findall(r'<tr data-observation="(\d)"', whole)]
+        assert rows == check.urgency
+        assert [check.verdicts[row] for row in rows] == [
+            *("rejected", "rejected", "outside", "inconclusive", "passed")
+        ]
+        assert json.loads(unpacked(whole, "data"))["start"] == rows[0]
+        counts = re.findall(r"</svg>(\d \w+)</span></li>", whole)
+        assert counts == ["2 rejected", "1 outside", "1 inconclusive", "1 passed"]
+
+    def test_nothing_is_said_twice(self, bare):
+        for found in (bare, made(("rejected",), 8, classifier=True), made(("outside",))):
+            parts = [text.strip() for text in Elements(page(found)).texts]
+            sentences = [
+                one
+                for part in parts
+                for one in re.split(r"(?<=[.?:])\s+", part)
+                if len(one.split()) > 4
+            ]
+            assert len(sentences) > 10
+            assert sorted(set(sentences)) == sorted(sentences)
+
+    def test_nothing_is_said_of_q_where_x_o_is_outside(self, check, whole):
+        parts = articles(whole)
+        text = Elements(parts[OUTSIDE]).text
+        assert "Nothing is said of q." in text
+        assert "exact test of q" not in text
+        assert "exact test of q" in Elements(parts[0]).text
+        data = json.loads(unpacked(whole, "data"))
+        assert data["observations"][OUTSIDE] == {}
+        assert data["record"]["observations"][OUTSIDE]["rows"] == []
+        tables = re.findall(r'<div class="rows" data-row="(\d)" hidden>(.*?)</table>', whole)
+        numbers = {int(which): table.count('scope="row"') for which, table in tables}
+        assert numbers[OUTSIDE] == 0
+        assert min(count for which, count in numbers.items() if which != OUTSIDE) > 10
+
+    def test_the_verdict_is_said_with_its_tolerance(self, whole):
+        heading = re.search(r"<h2.*?</h2>", articles(whole)[4])[0]
+        assert Elements(heading).text.strip() == f"rejected {LABELS[4]}, but within the tolerance"
 
 
-def test_names_are_text_and_nothing_else(parsed, made):
-    for name in (*READ, *LABELS):
-        assert name in parsed.text
-    assert len(parsed.of("script")) == 3
-    assert not parsed.of("b")
-    before = made.split('<script type="application/gzip"')[0]
-    assert "<script" not in before
+class TestData:
+    def test_it_holds_the_record(self, check, whole):
+        data = json.loads(unpacked(whole, "data"))
+        record = check.record
+        assert data["record"]["parameters"] == record["parameters"]
+        for own, expected in zip(
+            data["record"]["observations"], record["observations"], strict=True
+        ):
+            assert own["sentence"] == expected["sentence"]
+            for row, other in zip(own["rows"], expected["rows"], strict=True):
+                assert row["value"] == pytest.approx(other["value"], rel=1e-3, abs=1e-9)
+
+    def test_every_observation_has_its_figures(self, whole):
+        data = json.loads(unpacked(whole, "data"))
+        own = {"forest", "near", "pp", "pairs", "null"}
+        assert set(data["own"]) == own
+        figures = [set(one) for one in data["observations"]]
+        assert figures == [set() if word == "outside" else own for word in WORDS]
+        assert set(data["average"]) == {"sbc", "coverage", "tarp"}
+
+    def test_parts_that_are_not_there_are_left_out(self, bare):
+        text = page(bare)
+        parsed = Elements(text)
+        assert [a["id"] for a in parsed.of("section")] == SECTIONS[1:]
+        plots = {a["id"] for a in parsed.of("div") if a.get("class") == "plot"}
+        assert plots == {f"plot-{name}" for name in ("forest", "near", "places", "null")}
+        data = json.loads(unpacked(text, "data"))
+        assert data["average"] == {}
+        assert set(data["observations"][0]) == {"forest", "near", "null"}
 
 
-def test_verdicts_are_read_without_scripts(parsed, check):
-    for said in check.statements:
-        assert said in parsed.text
-    for i in range(3):
-        assert check.at(i) in parsed.text
-    assert parsed.text.count(check.local.hypothesis) >= 3
-    assert parsed.of("noscript")
-
-
-def test_every_test_at_an_observation_has_a_row(parsed):
-    for name in (
-        *("(decides)", ", classifier", "PIT curves alone", "independence of PITs alone"),
-        *("true parameters in the extreme tail of q", "is x_o typical of the simulations?"),
-    ):
-        assert parsed.text.count(name) >= 2, name
-    # Nothing is said of the one that lies outside.
-    assert parsed.text.count("is x_o typical of the simulations?") == 2
-
-
-def test_numbers_of_effects_are_those_found(parsed, check):
-    bias = check.effects.bias[0]
-    assert f"{bias.value[0]:.2f}".replace("-", "−") in parsed.text
-
-
-def test_settings_versions_and_call(parsed, check):
-    assert check.settings["call"] in parsed.text
-    assert check.settings["torch"] in parsed.text
-    assert check.local.adjustment.words[1:] in parsed.text
-
-
-def test_only_known_scripts_may_run(parsed):
-    policy = next(a["content"] for a in parsed.of("meta") if "http-equiv" in a)
-    assert policy.startswith("default-src 'none'; script-src 'sha256-")
-    assert "unsafe-eval" not in policy
-    assert "script-src 'unsafe" not in policy
-    assert "http" not in policy.replace("http-equiv", "")
-
-
-def test_nothing_is_loaded_from_elsewhere(parsed):
-    for _, attributes in parsed.elements:
-        assert "src" not in attributes
-        assert not any(key.startswith("on") for key in attributes)
-        assert attributes.get("href", "#").startswith(("#", "data:"))
-
-
-def test_data_cannot_end_its_block(made):
-    for key in ("data", "plotly"):
-        assert re.fullmatch(r"[A-Za-z0-9+/=]+", packed(made, key))
-    data = data_of(made)
-    assert len(data["observations"]) == 3
-    assert data["start"] == 0
-
-
-def test_data_starts_at_the_first_rejection(check):
-    words = ("passed", "rejected", "outside")
-    changed = replace(check, trust=replace(check.trust, verdicts=words))
-    assert data_of(page(changed))["start"] == 1
-
-
-def test_missing_parts_say_why(bare, scored):
-    text = Elements(page(bare)).text
-    assert "There are no tests over all x: they need at least 4 draws of q at each x" in text
-    assert "There is nothing to show: no classifier was run in this check." in text
-    assert text.count("Not shown: ") == 3
-    text = Elements(page(scored)).text
-    assert text.count("Not shown: ") == 3
-
-
-def reported(calibration, draws, path, **parts):
-    """A report on ten observations and eight parameters, and what it draws."""
-    suite = Suite(classifier=assay.MLP(epochs=1), classifier_null=9, null=39, **parts)
-    assay.check(calibration, x_o=draws, suite=suite).report(path)
-    assert path.stat().st_size < 3e6
-    text = path.read_text(encoding="utf-8")
-    assert "400 of 1000 draws and the first 6 of 8 parameters" in text
-    return data_of(text)["observations"]
-
-
-def many(q):
-    return q.draws(torch.randn(4, 8, generator=torch.Generator().manual_seed(0)), 1000)
-
-
-def test_the_size_is_bounded(tmp_path):
-    q = Gaussian(m=8)
-    drawn = reported(q.calibration(200), many(q), tmp_path / "r.html")
-    assert [len(figures) for figures in drawn] == [6] * 4
-
-
-@pytest.mark.slow
-def test_the_size_is_bounded_with_every_part(tmp_path):
-    q = Gaussian(m=8)
-    drawn = reported(q.calibration(300, k=10), many(q), tmp_path / "r.html", context=60)
-    assert [len(figures) for figures in drawn] == [11] * 4
-
-
-def test_the_file_appears_whole_or_not_at_all(check, tmp_path, monkeypatch):
-    path = tmp_path / "r.html"
-    path.write_text("before")
-    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
-    with pytest.raises(OSError, match="full"):
-        write(check, path)
-    assert path.read_text() == "before"
-    assert [p.name for p in tmp_path.iterdir()] == ["r.html"]
-
-
-def test_the_file_is_one_like_any_other(check, tmp_path):
-    check.report(tmp_path / "r.html")
-    (tmp_path / "plain").touch()
-    modes = {stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()}
-    assert len(modes) == 1
-
-
-def test_the_same_findings_make_the_same_file(check):
-    assert page(check) == page(check)
-
-
-def test_a_missing_folder_is_named(check, tmp_path):
-    with pytest.raises(FileNotFoundError, match="path: expected a folder that exists; got .*none"):
-        write(check, tmp_path / "none" / "r.html")
-    with pytest.raises(IsADirectoryError, match="path: expected a file to write"):
-        write(check, tmp_path)
-
-
-def test_missing_plotly_is_named(check, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    with pytest.raises(ImportError, match=r"pip install 'assay\[report\]'"):
+class TestWrite:
+    def test_it_writes_the_page(self, check, whole, tmp_path):
         write(check, tmp_path / "r.html")
-    assert not list(tmp_path.iterdir())
+        assert (tmp_path / "r.html").read_text(encoding="utf-8") == whole
+
+    def test_an_old_report_survives_what_cannot_be_written(self, bare, tmp_path, monkeypatch):
+        (tmp_path / "r.html").write_text("old")
+        monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        with pytest.raises(OSError, match="full"):
+            write(bare, tmp_path / "r.html")
+        assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+    @pytest.mark.parametrize(
+        ("path", "error", "words"),
+        [
+            ("none/r.html", FileNotFoundError, "path: expected a folder that exists; got .*none"),
+            ("", IsADirectoryError, "path: expected a file to write; got the folder"),
+        ],
+    )
+    def test_bad_paths(self, bare, tmp_path, path, error, words):
+        with pytest.raises(error, match=words):
+            write(bare, tmp_path / path)

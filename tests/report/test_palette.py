@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 # Machado, Oliveira and Fernandes 2009, severity 1.0, for linear RGB.
-SEEN = {
+VISION = {
     "all colours": np.eye(3),
     "protanopia": np.array(
         [
@@ -49,10 +49,10 @@ def lab(colour, matrix):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("seen", SEEN)
+@pytest.mark.parametrize("vision", VISION)
 @pytest.mark.parametrize("names", [CURVES, VERDICTS])
-def test_colours_can_be_told_apart(scheme, seen, names):
-    places = {name: lab(colours(scheme)[name], SEEN[seen]) for name in names}
+def test_colours_can_be_told_apart(scheme, vision, names):
+    places = {name: lab(colours(scheme)[name], VISION[vision]) for name in names}
     distances = {
         (a, b): float(np.linalg.norm(places[a] - places[b])) for a, b in combinations(names, 2)
     }

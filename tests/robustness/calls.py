@@ -1,9 +1,14 @@
-"""Public calls, each with clean arguments and the roles of those that are replaced."""
+"""Public calls, with clean arguments and the values that replace them.
+
+A new call is one entry of CALLS: its name and those of its arguments, of which ARGUMENTS knows
+what is clean, and what kinds of values replace it.
+"""
 
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +16,36 @@ import torch
 from sklearn.naive_bayes import GaussianNB
 
 import assay
-from assay import plots, tasks
-from assay.classifiers.discriminant import LDA, QDA
+from assay.average.ranks import Values
 from assay.classifiers.features import Conditional, Fourier, Hermite, Joint
-from assay.diagnostics.average.ranks import Values
-from assay.interpret.errors import Narrow, Shift, Wide
+from assay.data.posterior import StandardNormal
+from assay.data.proposal import Around, Model
+from assay.local.levels import Levels
 from assay.nulls.ranks import UniformRanks
-from assay.samples.posterior import StandardNormal
-from assay.samples.proposal import Around, Model
 from tests.conftest import Gaussian
 from tests.plots import cases as pictures
 
-from . import values
 from .values import (
     ARRAY,
     COUNT,
+    EXECUTOR,
     FUNCTION,
+    LEVELS,
+    MANY,
     NAMES,
     NUMBER,
     OBJECT,
     PATH,
+    ROWS,
     SEED,
     SHARE,
+    STATISTIC,
+    WHICH,
     Value,
     but,
-    refused,
+    constants,
+    made,
+    only,
     without,
 )
 
@@ -46,53 +56,98 @@ NULLS = 19
 
 
 @dataclass(frozen=True)
-class Case:
-    """One call with one of its arguments replaced."""
+class Argument:
+    """An argument: a function that makes a clean one, what replaces it, and other names for it.
 
-    call: "Call"
-    argument: str
-    value: Value
+    Other names are of what it must agree with, or is made of it; a message may use them.
+    """
 
-    @property
-    def name(self):
-        return f"{self.call.name}-{self.argument}-{self.value.name}".replace(" ", "_")
-
-    @property
-    def names(self):
-        """Words of which a clear message holds one."""
-        return (self.argument, *self.call.aliases.get(self.argument, ()))
-
-    @property
-    def errors(self):
-        return self.call.errors
-
-    def clean(self):
-        return self.call.given()[self.argument]
-
-    def run(self, value):
-        return self.call.function(**self.call.given() | {self.argument: value})
+    clean: Callable[[], Any]
+    values: list[Value] | tuple[()] = ()
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Call:
+    """A public call: its function, and its arguments by name.
+
+    Errors of the kinds in `also` are clear, too; an answer of a slow one takes seconds.
+    """
+
     name: str
     function: Callable[..., Any]
-    # Clean arguments, made anew for each call, and what replaces them.
-    given: Callable[[], dict[str, Any]]
-    roles: dict[str, list[Value]]
-    # What else a message may call an argument, and other errors that are clear.
-    aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    arguments: dict[str, Argument]
     also: tuple[type[Exception], ...] = ()
-    # Whether an answer takes seconds.
     slow: bool = False
+
+    def given(self):
+        return {name: argument.clean() for name, argument in self.arguments.items()}
+
+    @property
+    def replaced(self):
+        return [name for name, argument in self.arguments.items() if argument.values]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call with some of its arguments replaced."""
+
+    call: Call
+    values: dict[str, Value]
+
+    @property
+    def name(self):
+        each = (f"{name}={value.name}" for name, value in self.values.items())
+        return f"{self.call.name}: {', '.join(each)}"
+
+    @property
+    def names(self):
+        """Words of which a clear message holds one."""
+        each = ((name, *self.call.arguments[name].others) for name in self.values)
+        return [word for words in each for word in words]
 
     @property
     def errors(self):
-        return (ValueError, TypeError, *self.also)
+        return (ValueError, TypeError, *self.call.also)
 
-    def cases(self) -> Iterator[Case]:
-        for argument, kinds in self.roles.items():
-            yield from (Case(self, argument, value) for value in kinds)
+    @property
+    def expected(self):
+        """One value that is refused spoils all; all that are the same are."""
+        kinds = {value.expected for value in self.values.values()}
+        return "refused" if "refused" in kinds else "either" if "either" in kinds else "same"
+
+    @property
+    def comparable(self):
+        """Whether each value stands for a clean one."""
+        return all(value.same_as is not None for value in self.values.values())
+
+    def run(self):
+        return self._run("make")
+
+    def run_clean(self):
+        """The same with the clean values that the odd ones stand for."""
+        return self._run("same_as")
+
+    def _run(self, how):
+        given = self.call.given()
+        odd = {name: getattr(value, how)(given[name]) for name, value in self.values.items()}
+        return self.call.function(**given | odd)
+
+
+def call(name, arguments, function=None, /, *, also=(), slow=False, **own):
+    """A public call; by default of what has its name.
+
+    Arguments are those of ARGUMENTS, or `own`: a list replaces the values of one.
+    """
+    each = {key: ARGUMENTS.get(key) for key in arguments.split()} | {
+        key: replace(ARGUMENTS[key], values=one) if isinstance(one, list) else one
+        for key, one in own.items()
+    }
+    function = function or attrgetter(name.partition(" ")[0])(assay)
+    return Call(name, function, each, also, slow)
+
+
+# Clean arguments.
 
 
 @cache
@@ -115,28 +170,15 @@ def several():
     return Q.draws(torch.zeros(3, M) + torch.arange(3.0)[:, None] / 4, S)
 
 
-def pairs():
-    own = calibration()
-    return {"theta": own.theta, "x": own.x}
-
-
-def triples():
-    return pairs() | {"theta_q": calibration().theta_q, "embed": embedded}
-
-
-def near():
-    return {"x": calibration().features, "x_o": several().x}
-
-
 def x_o():
     return torch.tensor([0.1, -0.2])
 
 
-def sampled(x, n):
+def sample(x, n):
     return Q.sample(x, n)
 
 
-def simulated(theta):
+def simulate(theta):
     return theta + torch.randn(theta.shape)
 
 
@@ -144,11 +186,15 @@ def prior():
     return torch.distributions.MultivariateNormal(torch.zeros(M), torch.eye(M))
 
 
+def model():
+    return Model(prior(), lambda theta, g: theta + torch.randn(theta.shape, generator=g))
+
+
 def log_q(theta, x):
     return -(theta - x / 2).square().sum(-1)
 
 
-def embedded(x):
+def double(x):
     return 2 * x
 
 
@@ -156,21 +202,22 @@ def euclidean(theta, references):
     return (theta - references).norm(dim=-1)
 
 
-def generator():
-    return torch.Generator().manual_seed(0)
+def statistic(d):
+    return (d - 0.5).mean(-1) ** 2
+
+
+def file(name):
+    return Path(tempfile.mkdtemp()) / name
 
 
 @cache
 def fitted(name):
-    """Local tests that can be asked."""
+    """Local tests that can be called."""
     make = {
-        "lc2st": lambda: assay.lc2st(calibration(), SMALL, NULLS),
-        "qda": lambda: assay.lc2st(calibration(), QDA(), NULLS),
-        "latent": lambda: assay.lc2st(latents(), SMALL, NULLS),
         "score": lambda: assay.score(calibration(), null=NULLS),
-        "moments": lambda: assay.moments(calibration(), null=NULLS),
-        "moments of latents": lambda: assay.moments(latents(), null=NULLS),
-        "region": lambda: assay.region(calibration(), LDA(), null=NULLS),
+        "score of latents": lambda: assay.score(latents(), null=NULLS),
+        "lc2st": lambda: assay.lc2st(calibration(), SMALL, NULLS),
+        "lc2st of latents": lambda: assay.lc2st(latents(), SMALL, NULLS),
         "lhpd": lambda: assay.lhpd(calibration(), log_q, null=NULLS),
         "lpit": lambda: assay.lpit(calibration(), null=NULLS),
     }
@@ -178,1045 +225,426 @@ def fitted(name):
 
 
 @cache
-def result(name, many=False):
-    """What they found."""
-    return fitted(name)(several() if many else draws())
+def found(name):
+    """What they find at several observations; what other calls find."""
+    other = {
+        "bounds": lambda: pictures.bounds(sizes=(1.0, 1.0, 1.0)),
+        "sbc": lambda: assay.sbc(calibration(), null=NULLS),
+        "coverage": lambda: assay.coverage(calibration(), null=NULLS),
+        "check": lambda: pictures.check(classifier=False),
+    }
+    return other[name]() if name in other else fitted(name)(several())
 
 
-@cache
-def checked():
-    return pictures.check()
+def method(name, attribute):
+    """A method of a result, which is made when it is called."""
+    return lambda *given, **more: getattr(found(name), attribute)(*given, **more)
 
 
-@cache
-def task():
-    return tasks.ConjugateGaussian()
+# What is clean, what replaces it, and other names for it, by the names of arguments.
 
-
-def folder():
-    return Path(tempfile.mkdtemp())
-
-
-# Any of many x_o; what is a neighbour of the right shape may be one.
-X_O = but(ARRAY, "one axis more")
-# Batches of rows: fewer are fine, and any number of features.
-ROWS = ARRAY
-OPTIONAL_COUNT = but(COUNT, "none")
-# At most so many are taken of what is there.
-AT_MOST = but(COUNT, "a hundred million")
-NULL = [
-    *but(OBJECT, "none"),
-    *(v for v in COUNT if v.name in ("zero", "minus one", "a trillion", "beyond int64", "a half")),
-    *(v for v in COUNT if v.name == "a hundred million"),
-    *(v for v in COUNT if v.expected == "same" or v.name in ("numpy true", "a tensor")),
-]
-CALIBRATION = OBJECT
-CLASSIFIER = but(OBJECT, "none")
-WHERE = but(OBJECT, "none")
+OPTIONAL = but(OBJECT, "none")
+AT_MOST = but(COUNT, "a hundred million")  # more than there is
+NULL = [*OPTIONAL, *only(COUNT, "same"), *(v for v in COUNT if "zero" in v.name or "64" in v.name)]
+NEAR = [*without(OPTIONAL, "a number"), *(v for v in SHARE[-10:] if v.name != "a list")]
 EMBED = but(without(FUNCTION, "returns other shape"), "none")
-POSTERIOR = FUNCTION
-SIZES = but(SHARE, "an empty list")
-LEVEL = SHARE
+ARGUMENTS = {
+    "theta": Argument(lambda: calibration().theta, ARRAY, ("x", "theta_q", "draws")),
+    "x": Argument(lambda: calibration().x, ARRAY, ("embed", "posterior", "function")),
+    "theta_q": Argument(lambda: calibration().theta_q, ARRAY),
+    "z": Argument(lambda: latents().theta, ARRAY, ("x", "theta", "base")),
+    "x_o": Argument(x_o, ARRAY, ("x", "embed", "function", "simulator")),
+    "theta_o": Argument(lambda: draws().theta, ARRAY, ("simulator",)),
+    "p": Argument(lambda: calibration().theta, ARRAY, ("q",)),
+    "q": Argument(lambda: calibration().theta_q[:, 0], ARRAY, ("p",)),
+    "calibration": Argument(calibration, OBJECT),
+    "draws": Argument(draws, but(OBJECT, "draws"), ("x_o", "theta")),
+    "posterior": Argument(lambda: sample, FUNCTION),
+    "simulator": Argument(lambda: simulate, FUNCTION),
+    "embed": Argument(lambda: double, EMBED),
+    "log_q": Argument(lambda: log_q, but(FUNCTION, "none")),
+    "statistic": Argument(lambda: statistic, STATISTIC),
+    "prior": Argument(prior, OBJECT),
+    "near": Argument(lambda: 0.5, NEAR),
+    "null": Argument(lambda: NULLS, NULL),
+    "classifier": Argument(lambda: SMALL, OPTIONAL),
+    "drawing": Argument(assay.Drawing, OPTIONAL),
+    "executor": Argument(lambda: None, EXECUTOR),
+    "resume": Argument(lambda: None, but(without(OBJECT, "text", "a number as text"), "none")),
+    "layout": Argument(lambda: None, OPTIONAL),
+    "names": Argument(lambda: ("mu", "nu"), NAMES),
+    "rows": Argument(lambda: [0, 2], ROWS),
+    "which": Argument(lambda: 0, WHICH, ("one of", "rows", "result")),
+    "path": Argument(lambda: file("a.npz"), PATH),
+    "n": Argument(lambda: 9, COUNT, ("features",)),
+    "k": Argument(lambda: K, COUNT),
+    "share": Argument(lambda: 0.5, SHARE),
+    "alpha": Argument(lambda: 0.1, SHARE),
+    "alphas": Argument(lambda: 0.5, LEVELS),
+    "levels": Argument(lambda: 0.5, LEVELS),
+    "tolerance": Argument(lambda: 0.5, NUMBER),
+    "seed": Argument(lambda: 0, SEED),
+}
+# Arguments of a check that makes it quick.
+QUICK = {
+    "draws": Argument(lambda: 4, COUNT),
+    "nulls": Argument(lambda: NULLS, COUNT),
+    "classifier": Argument(lambda: None, OPTIONAL),
+}
 
 
-def _call(name, function, given, roles, aliases=None, also=(), slow=False):
-    return Call(name, function, given, roles, aliases or {}, also, slow)
+def of(value, values=(), *others):
+    """An argument that is always the same."""
+    return Argument(lambda: value, values, others)
 
 
-def _samples():
-    """Calibrations, draws and neighbourhoods."""
-    shapes = {"theta": ("theta", "x"), "x": ("x", "embed"), "theta_q": ("theta_q",)}
-    yield _call(
-        "Calibration",
-        assay.Calibration,
-        triples,
-        {"theta": ARRAY, "x": ARRAY, "theta_q": ARRAY, "embed": EMBED},
-        shapes,
-    )
-    yield _call(
+CALLS = [
+    # Data.
+    call("Calibration", "theta x theta_q embed"),
+    call(
         "Calibration with names",
-        assay.Calibration,
-        lambda: triples() | {"names": ("mu", "nu"), "remarks": (), "layout": None},
-        {
-            "names": NAMES,
-            "remarks": values._values(of_numbers=lambda c: (1, None), of_bytes=lambda c: (b"a",))
-            + but(
-                without(OBJECT, "text", "empty text", "true"),
-                "none",
-                "an empty list",
-                "an empty tuple",
-                "an empty dict",
-                "a generator",
-            ),
-            "layout": but(OBJECT, "none"),
-        },
-    )
-    yield _call(
-        "Calibration.of",
-        assay.Calibration.of,
-        lambda: (
-            pairs()
-            | {
-                "posterior": sampled,
-                "k": K,
-                "embed": embedded,
-                "drawing": assay.Drawing(),
-                "seed": 3,
-            }
-        ),
-        {
-            "posterior": POSTERIOR,
-            "theta": ARRAY,
-            "x": ARRAY,
-            "k": COUNT,
-            "embed": EMBED,
-            "drawing": but(OBJECT, "none"),
-            "seed": SEED,
-        },
-        shapes | {"x": ("x", "embed", "posterior"), "theta": ("theta", "x", "draws")},
-    )
-    yield _call(
-        "Calibration.from_base",
-        assay.Calibration.from_base,
-        lambda: {
-            "z": latents().theta,
-            "x": latents().x,
-            "base": StandardNormal(M),
-            "embed": embedded,
-        },
-        {"z": ARRAY, "x": ARRAY, "base": but(OBJECT, "none"), "embed": EMBED},
-        {"z": ("z", "x", "theta", "base"), "x": ("x", "embed")},
-    )
-    yield _call(
-        "Calibration.drop_invalid",
-        assay.Calibration.drop_invalid,
-        triples,
-        {
-            name: but(ARRAY, "nan", "infinity", "minus infinity", "masked nan")
-            for name in ("theta", "x", "theta_q")
-        },
-        shapes | {"theta": ("theta", "x", "theta_q")},
-    )
-    yield from _methods()
-    yield _call(
-        "Draws",
-        assay.Draws,
-        lambda: {"x": x_o(), "theta": draws().theta, "n": S},
-        # An embedding may read NaN: whether it is finite is asked when it is tested.
-        {
-            "x": but(X_O, "nan", "infinity", "minus infinity", "all nan"),
-            "theta": but(ARRAY, "none"),
-            "n": COUNT,
-        },
-        {"x": ("x_o", "x")},
-    )
-    yield _call(
-        "Draws without theta",
-        assay.Draws,
-        lambda: {"x": x_o(), "n": S},
-        {"n": COUNT},
-    )
-    yield _call(
-        "Draws with names",
-        assay.Draws,
-        lambda: {"x": x_o(), "theta": draws().theta, "names": ("mu", "nu"), "layout": None},
-        {"names": NAMES, "layout": but(OBJECT, "none")},
-    )
-    yield _call(
-        "draws.subset",
-        lambda rows: several().subset(rows),
-        lambda: {"rows": [0, 2]},
-        {"rows": PLACES},
-    )
-    yield _call(
-        "Drawing",
-        assay.Drawing,
-        lambda: {"limit": 5.0, "failures": 0.1, "resume": None, "executor": None},
-        {
-            "limit": NUMBER,
-            "failures": but(SHARE, "zero"),
-            "executor": but(OBJECT, "none"),
-            "resume": but([v for v in OBJECT if v.name != "text"], "none")
-            + [v for v in PATH if v.name == "null byte"],
-        },
-    )
-    yield _call(
+        "theta x theta_q names layout",
+        remarks=of((), but(without(OBJECT, "a function"), "an empty tuple")),
+    ),
+    call(
+        "Calibration with weights",
+        "theta x theta_q",
+        weights=of(torch.ones(N), but(ARRAY, "none")),
+        plain_draws=Argument(lambda: calibration().theta_q, but(ARRAY, "none")),
+    ),
+    call("Calibration.of", "posterior theta x k embed drawing seed"),
+    call(
         "Calibration.of by an executor",
+        "executor",
         lambda executor: assay.Calibration.of(
-            sampled, **pairs(), drawing=assay.Drawing(executor=executor)
+            sample, calibration().theta, calibration().x, drawing=assay.Drawing(executor=executor)
         ),
-        lambda: {"executor": None},
-        {"executor": values.EXECUTOR},
-    )
-    yield from _near()
-
-
-PLACES = values._values(
-    none=lambda c: None,
-    text=lambda c: "a",
-    a_float=lambda c: 1.5,
-    floats=lambda c: [0.5, 1.5],
-    beyond=lambda c: [0, 10**9],
-    far_beyond=lambda c: [0, 2**70],
-    far_below=lambda c: [-(10**9)],
-    a_short_mask=lambda c: [True, False],
-    two_axes=lambda c: [[0, 1], [1, 2]],
-    ragged=lambda c: [[0], [1, 2]],
-    an_object=lambda c: object(),
-    a_class=lambda c: int,
-    a_dict=lambda c: {},
-    nan=lambda c: float("nan"),
-    complex=lambda c: [1j],
-    an_empty_list=lambda c: [],
-)
-
-
-def _methods():
-    yield _call(
+    ),
+    call("Calibration.from_base", "z x embed", base=of(StandardNormal(M), OPTIONAL)),
+    call(
+        "Calibration.drop_invalid",
+        "",
+        **dict.fromkeys(
+            ("theta", "x", "theta_q"),
+            but(ARRAY, "nan in it", "infinity in it", "minus infinity in it", "masked nan"),
+        ),
+    ),
+    call(
         "calibration.subset",
+        "",
         lambda rows: calibration().subset(rows),
-        lambda: {"rows": list(range(20))},
-        {
-            "rows": PLACES
-            + values._values(
-                twice_the_same=lambda c: [*c, 3],
-                by_both_ends=lambda c: [*c, 3 - N],
-                all_the_same=lambda c: [5] * N,
-            )
-        },
-        {"rows": ("rows",)},
-    )
-    yield _call(
-        "calibration.split",
-        lambda **given: calibration().split(**given),
-        lambda: {"share": 0.5, "seed": 0},
-        {"share": SHARE, "seed": SEED},
-    )
-    yield _call(
-        "calibration.to",
-        lambda device: calibration().to(device),
-        lambda: {"device": "cpu"},
-        {
-            "device": [
-                *without(OBJECT, "a class"),
-                *values._values(
-                    unknown=lambda c: "gpu",
-                    out_of_reach=lambda c: "cuda:99",
-                    meta=lambda c: "meta",
-                    a_type=lambda c: torch.float32,
-                ),
-            ]
-        },
-    )
-    yield _call(
-        "calibration.to_latent",
-        lambda **given: calibration().to_latent(**given),
-        lambda: {"flow": Q, "seed": 0},
-        {"flow": OBJECT, "seed": SEED},
-    )
-    yield _call(
-        "calibration.observe",
-        lambda draws: calibration().observe(draws),
-        lambda: {"draws": draws()},
-        {"draws": but(OBJECT, "draws")},
-        {"draws": ("draws", "x_o", "theta")},
-    )
-
-
-def _near():
-    yield _call(
-        "Distance",
-        lambda function, **given: assay.Distance(function)(**given),
-        lambda: {"function": embedded, **near()},
-        {"function": but(FUNCTION, "none"), "x": ARRAY, "x_o": ARRAY},
-        {"x": ("x", "function"), "x_o": ("x_o", "function")},
-    )
-    for kind in (assay.Nearest, assay.Smooth):
-        yield _call(
-            kind.__name__,
-            lambda kind=kind, **given: kind(**given),
-            lambda: {"shares": 0.5},
-            {
-                "shares": values.MANY
-                + without(SHARE, "an empty list")
-                + values._values(an_empty_list=lambda c: ())
-            },
-        )
-        yield _call(
-            f"{kind.__name__}.weights",
-            lambda kind=kind, **given: kind().weights(**given),
-            near,
-            {"x": ARRAY, "x_o": ARRAY},
-            {"x": ("x",), "x_o": ("x_o", "x")},
-        )
-    yield _call(
-        "Nearest of a distance",
-        assay.Nearest,
-        lambda: {"distance": assay.Distance()},
-        {"distance": OBJECT},
-    )
-
-
-def _nulls():
-    for kind in (assay.Exchange, assay.FreePermutation, assay.KnownBase, assay.LocalExchange):
-        yield _call(kind.__name__, kind, lambda: {"n": 9}, {"n": COUNT})
-    yield _call(
-        "Sequential",
-        assay.Sequential,
-        lambda: {"n": 9, "enough": 2},
-        {"n": COUNT, "enough": COUNT},
-    )
-    yield _call(
-        "LocalExchange near",
-        assay.LocalExchange,
-        lambda: {"share": 0.2, "distance": assay.Distance()},
-        {"share": SHARE, "distance": OBJECT},
-    )
-    yield _call(
-        "Exchange.copies",
-        lambda **given: assay.Exchange(9).copies(**given),
-        lambda: {"calibration": calibration(), "seed": 1},
-        {"calibration": CALIBRATION, "seed": SEED},
-    )
-    yield _call("UniformRanks", UniformRanks, lambda: {"n": 9}, {"n": COUNT})
-    yield _call(
-        "Hermite",
-        Hermite,
-        lambda: {"order": 2, "most": 100},
-        {"order": COUNT, "most": AT_MOST},
-    )
-    for kind in (Fourier, Conditional, Joint):
-        yield _call(kind.__name__, kind, lambda: {"n": 9}, {"n": COUNT}, {"n": ("n:", "features")})
-
-
-def _classifiers():
-    yield _call(
-        "MLP",
-        assay.MLP,
-        lambda: {
-            "hidden": (4,),
-            "epochs": 1,
-            "batch": 16,
-            "rate": 0.01,
-            "decay": 0.1,
-            "members": 1,
-            "chunk": 5,
-        },
-        {
-            "hidden": without(
-                OBJECT, "an empty tuple", "an empty list", "an array", "a generator", "a list"
-            )
-            + values._values(
-                zero=lambda c: (0,),
-                floats=lambda c: (4.0,),
-                texts=lambda c: ("4",),
-                huge=lambda c: (10**12,),
-                a_million=lambda c: (4, 10**6),
-                too_many=lambda c: (4,) * 10**5,
-            ),
-            "epochs": COUNT,
-            "batch": AT_MOST,
-            "rate": NUMBER,
-            "decay": but(NUMBER, "zero"),
-            "members": COUNT,
-            "chunk": but(AT_MOST, "none"),
-        },
-    )
-    yield _call(
-        "Ridge",
-        assay.Ridge,
-        lambda: {"features": None, "penalties": (0.01, 0.1)},
-        {
-            "features": but(OBJECT, "none"),
-            "penalties": values.MANY
-            + without(NUMBER, "zero dimensional", "a tensor", "a decimal"),
-        },
-    )
-    yield _call(
-        "Sklearn",
-        assay.Sklearn,
-        lambda: {"estimator": GaussianNB(), "executor": None},
-        {"estimator": OBJECT, "executor": but(OBJECT, "none")},
-    )
-    yield _call(
-        "Tuned",
-        assay.Tuned,
-        lambda: {
-            "candidates": (SMALL,),
-            "errors": (Shift(),),
-            "sizes": (0.5,),
-            "repetitions": 1,
-            "nulls": 9,
-            "seed": 0,
-        },
-        {
-            "candidates": without(OBJECT, "a list"),
-            "errors": without(OBJECT, "a list"),
-            "sizes": without(NUMBER, "numpy float", "a tensor", "zero dimensional", "a decimal"),
-            "repetitions": COUNT,
-            "nulls": COUNT,
-            "seed": but(without(SEED, "a generator"), "beyond int64"),
-        },
-    )
-
-
-def _diagnostics():
-    tested = {"calibration": CALIBRATION, "null": NULL, "seed": SEED}
-    around = {"where": WHERE}
-
-    def given():
-        return {"calibration": calibration(), "null": NULLS, "seed": 1}
-
-    yield _call(
-        "lc2st",
-        assay.lc2st,
-        lambda: given() | {"classifier": SMALL, "statistic": lambda d: (d - 0.5).mean(-1) ** 2},
-        tested
-        | {
-            "classifier": CLASSIFIER,
-            "statistic": [
-                v for v in OBJECT if v.name not in ("a class", "another class", "a module")
-            ],
-        },
-    )
-    for name, classifier in (("trained", SMALL), ("in closed form", QDA())):
-        yield _call(
-            f"lc2st of a statistic, {name}",
-            lambda statistic, classifier=classifier: assay.lc2st(
-                calibration(), classifier, NULLS, statistic
-            )(draws()),
-            lambda: {"statistic": lambda d: (d - 0.5).mean(-1) ** 2},
-            {"statistic": values.STATISTIC},
-        )
-    for name in ("score", "moments", "lpit"):
-        call = getattr(assay, name)
-        yield _call(name, call, lambda: given() | {"where": assay.Nearest()}, tested | around)
-    yield _call(
-        "moments of banks",
-        assay.moments,
-        lambda: given() | {"banks": Hermite(1), "coordinates": None},
-        {"banks": but(OBJECT, "a list"), "coordinates": but(OBJECT, "none")},
-    )
-    yield _call(
-        "region",
-        assay.region,
-        lambda: given() | {"classifier": LDA(), "where": assay.Nearest()},
-        tested | around | {"classifier": CLASSIFIER},
-    )
-    levels = [
-        *values.MANY,
-        *without(SHARE, "a list", "an empty list", "a dict", "none"),
-        *values._values(
-            an_empty_list=lambda c: [],
-            with_text=lambda c: [0.1, "a"],
-            two_axes=lambda c: [[0.1], [0.2]],
-        ),
-    ]
-    yield _call(
-        "lhpd",
-        assay.lhpd,
-        lambda: given() | {"log_q": log_q, "where": assay.Nearest(), "alphas": 0.5},
-        tested | around | {"log_q": but(FUNCTION, "none"), "alphas": levels},
-    )
-    yield _call("lpit at", assay.lpit, lambda: given() | {"alphas": 0.5}, {"alphas": levels})
-    quantities = but(OBJECT, "none") + values._values(
-        of_text=lambda c: {"a": "b"},
-        of_arrays=lambda c: {"a": torch.zeros(5)},
-        of_other_length=lambda c: {"a": Values(torch.zeros(5), torch.zeros(5, 3))},
-        of_a_class=lambda c: {"a": dict},
-        without_a_name=lambda c: {"": log_q},
-        with_names_that_look_alike=lambda c: {"a": log_q, " a": log_q},
-        named_none=lambda c: {None: log_q},
-    )
-    yield _call(
-        "sbc",
-        assay.sbc,
-        lambda: given() | {"quantities": {"log q": log_q}},
-        tested | {"quantities": quantities},
-        {"quantities": ("quantities", "a:")},
-    )
-    quantity = [v for v in FUNCTION if v.name not in ("none",)]
-    yield _call(
-        "sbc of a function",
-        lambda function, **given: assay.sbc(quantities={"own": function}, **given),
-        lambda: given() | {"function": log_q},
-        {"function": quantity},
-        {"function": ("own", "quantities")},
-    )
-    yield _call(
-        "coverage",
-        assay.coverage,
-        lambda: given() | {"log_q": log_q, "levels": 0.5},
-        tested | {"log_q": but(FUNCTION, "none"), "levels": levels},
-    )
-    yield _call(
-        "tarp",
-        assay.tarp,
-        lambda: given() | {"references": calibration().x, "metric": euclidean, "levels": 0.5},
-        tested
-        | {
-            "references": [
-                v for v in ARRAY if v.name not in ("a function", "a class", "a module")
-            ],
-            "metric": without(FUNCTION, "none"),
-            "levels": levels,
-        },
-        {"references": ("references", "metric", "distance")},
-    )
-    yield _call(
-        "divergence",
-        assay.divergence,
-        lambda: given() | {"classifier": SMALL, "share": 0.5},
-        tested | {"classifier": CLASSIFIER, "share": SHARE},
-    )
-    yield _call(
-        "c2st",
-        assay.c2st,
-        lambda: {
-            "p": calibration().theta,
-            "q": calibration().theta_q[:, 0],
-            "classifier": SMALL,
-            "null": 3,
-            "evaluation": None,
-            "seed": 0,
-        },
-        {
-            "p": ARRAY,
-            "q": ARRAY,
-            "classifier": CLASSIFIER,
-            "null": NULL,
-            "evaluation": but(OBJECT, "none"),
-            "seed": SEED,
-        },
-        {"p": ("p", "q"), "q": ("q", "p")},
-    )
-    yield _call(
-        "health",
-        assay.health,
-        lambda: given() | {"classifier": SMALL, "folds": 2},
-        {name: refused(kinds) for name, kinds in tested.items()}
-        | {"classifier": refused(CLASSIFIER), "folds": refused(COUNT)},
-        slow=True,
-    )
-
-
-def _asked():
-    """Local tests that are asked."""
-    for name in ("lc2st", "qda", "score", "moments", "region", "lhpd", "lpit"):
-        yield _call(
-            f"{name} at x_o",
-            lambda draws, name=name: fitted(name)(draws),
-            lambda: {"draws": draws()},
-            {
-                "draws": but(
-                    OBJECT,
-                    "draws",
-                    *(("an array", "a tensor") if name not in ("lc2st", "qda", "region") else ()),
-                )
-            },
-            {"draws": ("draws", "x_o", "theta_o")},
-        )
-        yield _call(
-            f"{name} on another calibration",
-            lambda calibration, name=name: fitted(name).refit_on(calibration),
-            lambda: {"calibration": calibration()},
-            {"calibration": CALIBRATION},
-        )
-    for name in ("latent", "moments of latents"):
-        yield _call(
-            f"{name} at x_o alone",
-            lambda x_o, name=name: fitted(name)(x_o),
-            lambda: {"x_o": x_o()},
-            {"x_o": X_O},
-            {"x_o": ("x_o",)},
-        )
-
-
-def _interpreted():
-    yield _call(
-        "effects",
-        assay.effects,
-        lambda: {
-            "result": result("lc2st"),
-            "names": ("mu", "nu"),
-            "size": 50,
-            "exponent": 1.0,
-            "alpha": 0.1,
-        },
-        {
-            "result": OBJECT,
-            "names": NAMES,
-            "size": but(OPTIONAL_COUNT, "zero", "minus one"),
-            "exponent": but(NUMBER, "zero"),
-            "alpha": LEVEL,
-        },
-    )
-    yield _call(
-        "power",
-        assay.power,
-        lambda: {
-            "test": fitted("moments of latents"),
-            "draws": assay.Draws(x_o()),
-            "errors": (Shift(0),),
-            "repetitions": 8,
-            "seed": 0,
-            "alpha": 0.1,
-            "target": 0.8,
-        },
-        {
-            "test": OBJECT,
-            "draws": but(OBJECT, "draws", "an array", "a tensor"),
-            "errors": without(OBJECT, "a list"),
-            "repetitions": OPTIONAL_COUNT,
-            "seed": SEED,
-            "alpha": LEVEL,
-            "target": LEVEL,
-        },
-        {"draws": ("draws", "x_o")},
-    )
-    yield _call(
-        "pp_curve",
-        assay.pp_curve,
-        lambda: {"result": result("lc2st"), "alpha": 0.1},
-        {"result": OBJECT, "alpha": LEVEL},
-    )
-    yield _call(
-        "predictive",
-        assay.predictive,
-        lambda: {
-            "theta_o": draws().theta,
-            "simulator": simulated,
-            "x_o": x_o(),
-            "n": 19,
-            "embed": embedded,
-            "seed": 0,
-        },
-        {
-            "theta_o": ARRAY,
-            "simulator": FUNCTION,
-            "x_o": ARRAY + values._values(several=lambda c: torch.stack([c, c, c])),
-            "n": COUNT,
-            "embed": EMBED,
-            "seed": SEED,
-        },
-        {"theta_o": ("theta_o", "simulator"), "x_o": ("x_o", "simulator", "embed")},
-    )
-    yield _call(
-        "posterior_sbc",
-        assay.posterior_sbc,
-        lambda: {
-            "sample": lambda xs, n: xs.sum(0) / 3 + torch.randn(n, M),
-            "simulator": simulated,
-            "x_o": x_o(),
-            "n": 20,
-            "draws": 4,
-            "null": 9,
-            "executor": None,
-            "seed": 0,
-        },
-        {
-            "sample": FUNCTION,
-            "simulator": FUNCTION,
-            "x_o": ARRAY,
-            "n": COUNT,
-            "draws": COUNT,
-            "null": NULL,
-            "executor": but(OBJECT, "none"),
-            "seed": SEED,
-        },
-        {"sample": ("sample", "posterior"), "x_o": ("x_o", "simulator", "posterior")},
-    )
-    yield _call(
-        "trust_map",
-        assay.trust_map,
-        lambda: {
-            "test": fitted("moments of latents"),
-            "draws": assay.Draws(several().x),
-            "relevant": 0.5,
-            "errors": (Shift(0),),
-            "alpha": 0.1,
-            "seed": 0,
-            "executor": None,
-        },
-        {
-            "test": OBJECT,
-            "draws": without(OBJECT, "an array", "a tensor"),
-            "relevant": refused(NUMBER),
-            "errors": without(OBJECT, "a list"),
-            "alpha": refused(LEVEL),
-            "seed": refused(SEED),
-            "executor": but(OBJECT, "none"),
-        },
-        {"draws": ("draws", "x_o")},
-        slow=True,
-    )
-    for kind in (Shift, Wide, Narrow):
-        yield _call(
-            kind.__name__, kind, lambda: {"along": 1}, {"along": but(COUNT, "none", "zero")}
-        )
-
-
-def _checks():
-    suite = assay.Suite.quick(null=19, pairs=50, draws=50)
-    yield _call(
-        "Suite",
-        assay.Suite,
-        lambda: {
-            "alpha": 0.1,
-            "null": 19,
-            "classifier": SMALL,
-            "classifier_null": 19,
-            "k": 4,
-            "draws": 20,
-            "pairs": 20,
-            "context": 2,
-            "relevant": 0.5,
-        },
-        {
-            "alpha": LEVEL,
-            "null": COUNT,
-            "classifier": but(OBJECT, "none"),
-            "classifier_null": COUNT,
-            "k": COUNT,
-            "draws": COUNT,
-            "pairs": AT_MOST,
-            "context": but(AT_MOST, "zero"),
-            "relevant": NUMBER,
-        },
-    )
-    yield _call(
-        "check",
-        assay.check,
-        lambda: (
-            pairs()
-            | {
-                "posterior": sampled,
-                "x_o": x_o(),
-                "suite": suite,
-                "names": ("mu", "nu"),
-                "labels": ("here",),
-                "embed": embedded,
-                "seed": 0,
-                "drawing": assay.Drawing(),
-            }
-        ),
-        {
-            "posterior": [v for v in POSTERIOR if v.expected != "same"],
-            "theta": [v for v in ARRAY if v.expected == "refused"],
-            "x": [v for v in ARRAY if v.expected == "refused"],
-            "x_o": [v for v in ARRAY if v.expected == "refused" and v.name != "one axis more"],
-            "suite": without(OBJECT, "none", "a suite"),
-            "names": [v for v in NAMES if v.expected != "same"],
-            "labels": [
-                v
-                for v in NAMES
-                if v.expected != "same"
-                and v.name
-                not in (
-                    "twice the same",
-                    "one text",
-                    "true",
-                    "a number",
-                    "nothing in them",
-                    "empty names",
-                    "too few",
-                    "bytes",
-                )
-            ],
-            "embed": [v for v in EMBED if v.expected == "refused"],
-            "seed": refused(SEED),
-            "drawing": without(OBJECT, "none"),
-        },
-        {
-            "theta": ("theta", "x"),
-            "x": ("x", "embed", "posterior"),
-            "x_o": ("x_o", "embed"),
-        },
-        slow=True,
-    )
-    yield _call(
-        "check with a simulator",
-        assay.check,
-        lambda: {
-            "posterior": sampled,
-            "simulator": simulated,
-            "prior": prior(),
-            "x_o": x_o(),
-            "suite": suite,
-            "simulations": 100,
-            "executor": None,
-            "resume": None,
-        },
-        {
-            "simulator": [v for v in FUNCTION if v.expected != "same"],
-            "prior": OBJECT,
-            "simulations": [v for v in COUNT if v.expected == "refused"],
-            "executor": [v for v in OBJECT if v.name != "none"],
-            "resume": [v for v in OBJECT if v.name not in ("none", "text", "empty text")],
-        },
-        slow=True,
-    )
-    yield _call(
-        "zoom",
-        assay.zoom,
-        lambda: {
-            "model": Model(
-                prior(), lambda theta, g: theta + torch.randn(theta.shape, generator=g)
-            ),
-            "sample": lambda x, k, g: Q.draw(x, k, g),
-            "proposal": prior(),
-            "n": 20,
-            "k": 4,
-            "seed": 0,
-        },
-        {
-            "model": OBJECT,
-            "sample": without(FUNCTION, "returns what needs a gradient"),
-            "proposal": OBJECT,
-            "n": COUNT,
-            "k": COUNT,
-            "seed": SEED,
-        },
-        {"model": ("model", "prior")},
-    )
-    yield _call(
-        "Around",
-        Around,
-        lambda: {"theta": draws().theta, "prior": prior(), "times": 2.0, "share": 0.1},
-        {"theta": ARRAY, "prior": OBJECT, "times": NUMBER, "share": but(SHARE, "zero")},
-    )
-
-
-def _files():
-    yield _call(
-        "save",
-        assay.save,
-        lambda: {"obj": draws(), "path": folder() / "a.npz"},
-        {"obj": without(OBJECT, "draws", "a suite"), "path": PATH},
-        also=(OSError,),
-    )
-    yield _call(
-        "load",
-        assay.load,
-        lambda: {"path": folder() / "a.npz"},
-        {"path": PATH},
-        also=(OSError,),
-    )
-    yield _call(
-        "report",
-        lambda **given: checked().report(**given),
-        lambda: {"path": folder() / "a.html", "title": "a"},
-        {"path": PATH},
-        also=(OSError,),
-    )
-
-
-def _drawn(make, more):
-    arrays = {"marks", "values"} & set(more)
-    given = {"result": make(), "ax": None} | more | {k: torch.tensor(more[k]) for k in arrays}
-    return given | ({"coordinates": torch.zeros(30)} if "coordinates" in more else {})
-
-
-def _plots():
-    drawn = {
-        "pp": (lambda: pictures.local(), {}),
-        "pairs": (lambda: pictures.local(), {"marks": [0.4, -0.3], "names": ("mu", "nu")}),
-        "pvalues": (lambda: pictures.many(4), {}),
-        "null_histogram": (lambda: pictures.local(), {}),
-        "rank_histogram": (lambda: pictures.sbc(), {"quantity": "theta[0]"}),
-        "rank_ecdf": (lambda: pictures.sbc(), {}),
-        "rank_difference": (lambda: pictures.sbc(), {}),
-        "coverage": (lambda: pictures.covered(), {}),
-        "levels": (lambda: pictures.levels(), {}),
-        "effects": (lambda: pictures.effects(), {}),
-        "shares": (lambda: pictures.effects(), {}),
-        "correlations": (lambda: pictures.effects(), {}),
-        "near": (lambda: pictures.effects(), {}),
-        "predictive": (lambda: pictures.predicted(), {}),
-        "reliability": (lambda: pictures.health(), {}),
-        "roc": (lambda: pictures.health(), {}),
-        "power": (lambda: pictures.power(), {"error": "shift"}),
-        "trust_map": (lambda: pictures.trust(), {"coordinates": None}),
-        "sweep": (lambda: pictures.many(4), {"values": [1.0, 2.0, 3.0, 4.0], "label": "a"}),
-    }
-    levels = ("pp", "pvalues", "null_histogram", "rank_histogram", "rank_ecdf", "rank_difference")
-    levels += ("coverage", "levels", "predictive", "sweep")
-    axes = without(but(OBJECT, "none"), "true")
-    roles = {
-        "names": NAMES,
-        "marks": [
-            v for v in ARRAY if v.expected == "refused" and v.name not in ("none", "empty dict")
+        rows=[
+            *ROWS,
+            *made(twice_the_same=lambda c: [*c, 2], by_both_ends=lambda c: [*c, 2 - N]),
+            *constants(all_the_same=[5] * N),
         ],
-        "quantity": [v for v in OBJECT if v.name != "none"],
-        "error": [v for v in OBJECT if v.name != "none"],
-        "coordinates": [v for v in ARRAY if v.expected == "refused" and v.name not in ("none",)],
-        "values": [v for v in ARRAY if v.expected == "refused"],
-    }
-    for name, (make, more) in drawn.items():
-        own = {key: roles[key] for key in more if key in roles}
-        own |= {"alpha": LEVEL} if name in levels else {}
-        given = partial(_drawn, make, {"alpha": 0.1} | more if "alpha" in own else more)
-        yield _call(
-            f"plots.{name}",
-            getattr(plots, name),
-            given,
-            {"result": OBJECT, "ax": axes} | own,
-            {"error": ("error", "one of")},
-            also=(KeyError,),
+    ),
+    call("calibration.split", "share seed", lambda **given: calibration().split(**given)),
+    call(
+        "calibration.to",
+        "",
+        lambda device: calibration().to(device),
+        device=of(
+            "cpu",
+            without(OBJECT, "its class")
+            + constants(unknown="gpu", out_of_reach="cuda:99", meta="meta", a_type=torch.float32),
+        ),
+    ),
+    call(
+        "calibration.to_latent",
+        "seed",
+        lambda **given: calibration().to_latent(**given),
+        flow=of(Q, OBJECT),
+    ),
+    call("calibration.observe", "draws", lambda draws: calibration().observe(draws)),
+    call(
+        "Draws",
+        "n",
+        # An embedding may read NaN: whether it is finite is asked when it is tested.
+        x=Argument(
+            x_o,
+            but(
+                ARRAY,
+                *(
+                    "three axes more",
+                    "nan",
+                    "infinity",
+                    "true",
+                    "numpy true",
+                    "nan in it",
+                    "a dict",
+                ),
+                *("infinity in it", "minus infinity in it", "all nan"),
+            ),
+            ("x_o",),
+        ),
+        theta=Argument(lambda: draws().theta, but(ARRAY, "none")),
+    ),
+    call("Draws without theta", "n", x=Argument(x_o)),
+    call(
+        "Draws with names", "names layout", x=Argument(x_o), theta=Argument(lambda: draws().theta)
+    ),
+    call("draws.subset", "rows", lambda rows: several().subset(rows)),
+    call(
+        "Drawing",
+        "resume executor",
+        limit=of(5.0, NUMBER),
+        failures=of(0.1, but(SHARE, "zero")),
+        executor=OPTIONAL,
+    ),
+    call(
+        "zoom",
+        "n k seed",
+        model=Argument(model, OBJECT, ("prior",)),
+        sample=of(
+            lambda x, k, g: Q.draw(x, k, g), without(FUNCTION, "returns what needs a gradient")
+        ),
+        proposal=Argument(prior, OBJECT),
+        n=of(20, COUNT),
+    ),
+    call(
+        "Around",
+        "prior",
+        Around,
+        theta=Argument(lambda: draws().theta, ARRAY),
+        times=of(2.0, NUMBER),
+        share=but(SHARE, "zero"),
+    ),
+    # What is near.
+    call(
+        "Distance",
+        "x",
+        lambda function, x, x_o: assay.Distance(function)(x, x_o),
+        function=of(double, but(FUNCTION, "none")),
+        x_o=Argument(lambda: several().x, ARRAY, ("x", "function")),
+    ),
+    call("Nearest", "", share=but(SHARE, "none"), distance=of(assay.Distance(), OPTIONAL)),
+    call(
+        "Nearest.inside",
+        "x",
+        lambda **given: assay.Nearest().inside(**given),
+        x_o=Argument(lambda: several().x, ARRAY, ("x",)),
+    ),
+    # Nulls and classifiers.
+    *(call(name, "n") for name in ("Exchange", "FreePermutation", "KnownBase")),
+    call("LocalExchange", "n", near=of(assay.Nearest(), OBJECT)),
+    call("UniformRanks", "n", UniformRanks),
+    call("Exchange.copies", "calibration seed", lambda **given: assay.Exchange(9).copies(**given)),
+    call("Hermite", "", Hermite, order=of(2, COUNT), most=of(100, AT_MOST)),
+    *(call(kind.__name__, "n", kind) for kind in (Fourier, Conditional, Joint)),
+    call(
+        "MLP",
+        "",
+        hidden=of(
+            (4,),
+            [
+                *without(OBJECT, "a number"),
+                *constants(zero=(0,), floats=(4.0,), texts=("4",), huge=(10**12,)),
+                *constants(a_million=(4, 10**6), too_many=(4,) * 10**5),
+            ],
+        ),
+        epochs=of(1, COUNT),
+        batch=of(16, AT_MOST),
+        rate=of(0.01, NUMBER),
+        decay=of(0.1, but(NUMBER, "zero")),
+        members=of(1, COUNT),
+        chunk=of(5, but(AT_MOST, "none")),
+    ),
+    call(
+        "Ridge",
+        "",
+        features=of(None, but(OBJECT, "none")),
+        penalties=of((0.01, 0.1), MANY + only(NUMBER)),
+    ),
+    call("Sklearn", "", estimator=of(GaussianNB(), OBJECT), executor=OPTIONAL),
+    # Tests.
+    call("score", "calibration near null seed"),
+    call(
+        "lc2st",
+        "calibration classifier null seed",
+        statistic=without(OBJECT, "its class", "a module", "a function"),
+    ),
+    *(
+        call(
+            f"lc2st of a statistic, {name}",
+            "statistic",
+            partial(
+                lambda recipe, statistic: assay.lc2st(calibration(), recipe, NULLS, statistic)(
+                    draws()
+                ),
+                recipe,
+            ),
         )
-    for name in ("recovery", "contraction"):
-        yield _call(
-            f"plots.{name}",
-            getattr(plots, name),
-            lambda: {"calibration": calibration(), "names": ("mu", "nu"), "ax": None},
-            {"calibration": CALIBRATION, "names": NAMES, "ax": axes},
+        for name, recipe in (("trained", SMALL), ("in closed form", assay.Ridge((Joint(4),))))
+    ),
+    call("lhpd", "calibration log_q near null alphas seed"),
+    call("lpit", "calibration near null alphas seed"),
+    call("Levels", "x embed", Levels, u=of(torch.full((N, 1), 0.5), ARRAY, "x")),
+    call(
+        "sbc",
+        "calibration null seed",
+        quantities=of(
+            {"log q": log_q},
+            [
+                *but(OBJECT, "none"),
+                *constants(of_text={"a": "b"}, of_arrays={"a": torch.zeros(5)}),
+                *constants(of_a_class={"a": dict}, without_a_name={"": log_q}),
+                *constants(named_none={None: log_q}, named_alike={"a": log_q, " a": log_q}),
+                *constants(of_other_length={"a": Values(torch.zeros(5), torch.zeros(5, 3))}),
+            ],
+            "a:",
+        ),
+    ),
+    call(
+        "sbc of a function",
+        "",
+        lambda function: assay.sbc(calibration(), {"own": function}, NULLS),
+        function=of(log_q, without(FUNCTION, "none"), "own", "quantities"),
+    ),
+    call("coverage", "calibration log_q levels null seed"),
+    call(
+        "tarp",
+        "calibration levels null seed",
+        references=Argument(
+            lambda: calibration().x,
+            without(ARRAY, "a function", "a class", "a module"),
+            ("metric", "distance"),
+        ),
+        metric=of(euclidean, without(FUNCTION, "none")),
+    ),
+    call(
+        "c2st",
+        "p q classifier seed",
+        null=Argument(lambda: 3, NULL),
+        evaluation=of(None, OPTIONAL),
+    ),
+    # Tests at observations.
+    *(
+        call(
+            f"{name} at x_o",
+            "",
+            lambda draws, name=name: fitted(name)(draws),
+            draws=but(OBJECT, *("draws", "an array", "a tensor")[: 1 if name == "lc2st" else 3]),
         )
-    yield _call(
-        "plots.summary",
-        plots.summary,
-        lambda: {"check": checked(), "which": 0},
-        {"check": OBJECT, "which": without(WHICH, "beyond int64")},
-        {"check": ("check", "result"), "which": ("which", "one of", "rows")},
-        also=(KeyError, IndexError),
-    )
-
-
-WHICH = values._values(
-    none=lambda c: None,
-    beyond=lambda c: 10**9,
-    beyond_int64=lambda c: 2**70,
-    below=lambda c: -100,
-    unknown=lambda c: "unknown",
-    a_half=lambda c: 0.5,
-    a_float=lambda c: 0.0,
-    nan=lambda c: float("nan"),
-    a_list=lambda c: [0],
-    a_slice=lambda c: slice(0, 1),
-    a_tuple=lambda c: (0, 0),
-    an_object=lambda c: object(),
-    a_class=lambda c: int,
-    an_array=lambda c: torch.tensor([0, 1]),
-)
-
-
-def _results():
-    found = {
-        "lc2st": lambda: result("lc2st", many=True),
-        "score": lambda: result("score", many=True),
-        "sbc": lambda: assay.sbc(calibration(), null=9),
-        "coverage": lambda: assay.coverage(calibration(), null=9),
-        "effects": lambda: pictures.effects(),
-    }
-    for name, make in found.items():
-        yield _call(
-            f"{name}[...]",
-            lambda which, make=make: make()[which],
-            lambda: {"which": 0},
-            {"which": WHICH},
-            {"which": ("which", "one of", "rows", "result")},
-            also=(KeyError, IndexError),
-        )
-
-
-def _tasks():
-    yield _call(
-        "tasks.task",
-        tasks.task,
-        lambda: {"name": "two_moons"},
-        {"name": without(OBJECT, "text") + values._values(unknown=lambda c: "three_moons")},
-    )
-    yield _call(
-        "ConjugateGaussian",
-        tasks.ConjugateGaussian,
-        lambda: {"size": 3, "seen": 5, "nuisance": 1, "noise": 1.0},
-        {
-            "size": COUNT,
-            "seen": COUNT,
-            "nuisance": but(COUNT, "zero"),
-            "noise": NUMBER,
-        },
-    )
-    yield _call("StateSpace", tasks.StateSpace, lambda: {"d": 4}, {"d": COUNT})
-    yield _call(
-        "task.simulate",
-        lambda **given: task().simulate(**given),
-        lambda: {"theta": torch.zeros(7, 3), "generator": generator()},
-        {"theta": but(ARRAY, "truth values"), "generator": OBJECT},
-    )
-    yield _call(
-        "task.joint",
-        lambda **given: task().joint(**given),
-        lambda: {"n": 5, "generator": generator()},
-        {"n": COUNT, "generator": OBJECT},
-    )
-    yield _call(
-        "task.posterior",
-        lambda **given: task().posterior(**given),
-        lambda: {"x": torch.zeros(5), "n": 5, "generator": generator()},
-        {"x": ARRAY, "n": COUNT},
-    )
-    yield _call(
-        "task.log_posterior",
-        lambda **given: task().log_posterior(**given),
-        lambda: {"theta": torch.zeros(7, 3), "x": torch.zeros(7, 5)},
-        {"theta": ARRAY, "x": ARRAY},
-        {"theta": ("theta", "x")},
-    )
-    yield _call(
-        "Perturbed",
-        tasks.Perturbed,
-        lambda: {"task": task(), "error": Shift(0), "size": 0.5, "region": None},
-        {
-            "task": OBJECT,
-            "error": OBJECT,
-            "size": but(NUMBER, "zero"),
-            "region": but(OBJECT, "none", "a class", "another class", "a module"),
-        },
-    )
-
-
-def _compat():
-    from assay.compat.sbi import LC2ST
-
-    def trained(**given):
-        test = LC2ST(**given, classifier_kwargs={"hidden_layer_sizes": (4,)})
-        test.train_on_observed_data().train_under_null_hypothesis(verbosity=0)
-        return test.p_value(draws().theta, x_o())
-
-    yield _call(
-        "compat.sbi.LC2ST",
-        trained,
-        lambda: {
-            "prior_samples": calibration().theta,
-            "xs": calibration().x,
-            "posterior_samples": calibration().theta_q[:, 0],
-            "num_trials_null": 3,
-            "seed": 1,
-        },
-        {
-            "num_trials_null": [v for v in COUNT if v.expected == "refused"],
-        },
-        {"num_trials_null": ("num_trials_null", "n:")},
+        for name in ("score", "lc2st", "lhpd", "lpit")
+    ),
+    *(
+        call(f"{name} at x_o alone", "x_o", lambda x_o, name=name: fitted(name)(x_o))
+        for name in ("lc2st of latents", "lpit")
+    ),
+    call(
+        "score.pvalues",
+        "",
+        lambda x_o: fitted("score of latents").pvalues(x_o),
+        x_o=Argument(lambda: several().x, ARRAY),
+    ),
+    call(
+        "lc2st on another calibration",
+        "calibration",
+        lambda calibration: fitted("lc2st").refit_on(calibration),
+    ),
+    call("lc2st.quality", "", lambda folds: fitted("lc2st").quality(folds), folds=of(2, COUNT)),
+    # Answers.
+    call("typical", "x x_o embed seed"),
+    call("bounds", "calibration x_o near seed"),
+    call("bounds.within", "tolerance", method("bounds", "within")),
+    call("bounds.pairs_for", "tolerance", method("bounds", "pairs_for")),
+    call(
+        "predictive",
+        "theta_o simulator embed seed",
+        x_o=[*ARRAY, *made(several=lambda c: torch.stack([c, c, c]))],
+        n=of(19, COUNT),
+    ),
+    # Checks.
+    call(
+        "check",
+        "posterior theta x x_o names alpha tolerance near embed drawing seed",
+        # Of one observation; so these are one name.
+        labels=of(
+            ("here",),
+            but(NAMES, "text", "a number as text", "recursive", "one text", "twice the same"),
+        ),
         slow=True,
-    )
+        **QUICK,
+    ),
+    call(
+        "check with a simulator",
+        "posterior simulator prior x_o executor resume",
+        simulations=of(60, COUNT),
+        slow=True,
+        **QUICK,
+    ),
+    # Results.
+    *(
+        call(f"{name}[...]", "which", method(name, "__getitem__"), also=(KeyError, IndexError))
+        for name in ("score", "lc2st", "sbc", "coverage")
+    ),
+    *(
+        call(f"check.{name}", "which", method("check", name), also=(KeyError, IndexError))
+        for name in ("headline", "wrong", "plot")
+    ),
+    call("lc2st.pp_curve", "alpha", method("lc2st", "pp_curve")),
+    call("lpit.bands", "alpha", method("lpit", "bands")),
+    call("sbc.ecdf", "alpha", method("sbc", "ecdf")),
+    call("sbc.histogram", "alpha", method("sbc", "histogram")),
+    call("coverage.curve", "alpha", method("coverage", "curve")),
+    # Files.
+    call("save", "path", obj=Argument(draws, without(OBJECT, "draws")), also=(OSError,)),
+    call("load", "path", also=(OSError,)),
+    call(
+        "check.report",
+        "",
+        method("check", "report"),
+        path=Argument(lambda: file("a.html"), PATH),
+        title=of("a", but(OBJECT, "none", "text", "a number as text", "empty text")),
+        also=(OSError,),
+    ),
+]
 
 
-PARTS = (
-    _samples,
-    _nulls,
-    _classifiers,
-    _diagnostics,
-    _asked,
-    _interpreted,
-    _checks,
-    _files,
-    _plots,
-    _results,
-    _tasks,
-    _compat,
-)
+# Pictures, each with what it draws, and with what else may be given.
+
+BOUNDS, SBC, MANY_X = pictures.bounds, pictures.sbc, partial(pictures.many, 4)
+PICTURES = [
+    *((name, pictures.local, "alpha") for name in ("pp", "null_histogram")),
+    *((name, SBC, "alpha") for name in ("rank_histogram", "rank_ecdf", "rank_difference")),
+    *((name, BOUNDS, "which") for name in ("near", "correlations")),
+    *((name, pictures.quality, "") for name in ("reliability", "roc")),
+    *(("levels", pictures.levels, "alpha"), ("coverage", pictures.covered, "alpha")),
+    *(("pvalues", MANY_X, "alpha"), ("predictive", pictures.predicted, "alpha")),
+]
+
+
+def picture(name, draws, arguments="", first="result", **own):
+    """The call of a picture: what is drawn, axes, and what else may be given."""
+    axes = of(None, without(but(OBJECT, "none"), "its class"))
+    own = {first: Argument(draws, OBJECT, ("result",)), **own}
+    own |= {} if name == "summary" else {"ax": axes}
+    return call(f"plots.{name}", arguments, also=(KeyError, IndexError), **own)
+
+
+CALLS += [
+    *(picture(*each) for each in PICTURES),
+    picture("forest", BOUNDS, "which", tolerance=of(0.5, but(NUMBER, "none"))),
+    picture("sweep", MANY_X, "alpha", values=of(torch.arange(4.0), only(ARRAY))),
+    picture(
+        "pairs",
+        pictures.local,
+        "names",
+        marks=of(torch.tensor([0.4, -0.3]), but(only(ARRAY), "none")),
+    ),
+    *(picture(name, calibration, "names", "calibration") for name in ("recovery", "contraction")),
+    picture("surroundings", partial(found, "check"), first="check"),
+    picture("summary", partial(found, "check"), "which", first="check"),
+]
 
 
 def cases():
-    """All cases, each with a name of its own."""
-    return {case.name: case for part in PARTS for call in part() for case in call.cases()}
+    """All calls with one value replaced, by name."""
+    each = (
+        Case(one, {name: value})
+        for one in CALLS
+        for name in one.replaced
+        for value in one.arguments[name].values
+    )
+    return {case.name: case for case in each}

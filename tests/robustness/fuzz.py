@@ -8,14 +8,13 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from benchmarks.record import keep
 
-from .calls import Call, cases
-from .judge import BAD, CLEAR, OBSCURE, RIGHT, WRONG, judged
+from .calls import CALLS, Case, cases
+from .outcome import BAD, CLEAR, OBSCURE, RIGHT, WRONG, outcome_of
 from .values import ARRAY, Value
 
 # Arguments that are replaced in one call, and changes to one array, at most.
@@ -24,64 +23,20 @@ SPECIAL = (0.0, -0.0, 1.0, -1.0, 1e-45, 1e-300, 3e38, 1e300, 2.0**24, 2.0**53, n
 TYPES = ("f2", "f4", "f8", ">f8", "g", "i1", "i4", "i8", "u1", "u8", "?", "c8", "O", "U3")
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """One call with some of its arguments replaced."""
-
-    call: Call
-    values: dict[str, Value]
-
-    @property
-    def name(self):
-        return f"{self.call.name}: " + ", ".join(f"{k}={v.name}" for k, v in self.values.items())
-
-    @property
-    def names(self):
-        own = self.call.aliases
-        return tuple(word for k in self.values for word in (k, *own.get(k, ())))
-
-    @property
-    def errors(self):
-        return self.call.errors
-
-    @property
-    def value(self):
-        """The values together: one that is refused spoils all; all that are the same are."""
-        kinds = {value.expected for value in self.values.values()}
-        expected = "refused" if "refused" in kinds else "either" if "either" in kinds else "same"
-        told = all(value.same_as is not None for value in self.values.values())
-        return Value(self.name, self._made, expected, self._clean if told else None)
-
-    def clean(self):
-        return self.call.given()
-
-    def run(self, given):
-        return self.call.function(**given)
-
-    def _made(self, clean):
-        return clean | {k: value.make(clean[k]) for k, value in self.values.items()}
-
-    def _clean(self, clean):
-        return clean | {k: value.same_as(clean[k]) for k, value in self.values.items()}
+def mixture(chance):
+    """A random call with random values."""
+    call = CALLS[chance.integers(len(CALLS))]
+    count = int(chance.integers(1, 1 + min(MOST, len(call.replaced))))
+    names = chance.choice(call.replaced, count, replace=False)
+    case = Case(call, {str(name): _value(call.arguments[name].values, chance) for name in names})
+    return mixture(chance) if call.slow and case.expected != "refused" else case
 
 
-def mixture(calls, chance):
-    """A random one."""
-    call = calls[chance.integers(len(calls))]
-    count = int(chance.integers(1, 1 + min(MOST, len(call.roles))))
-    arguments = chance.choice(list(call.roles), count, replace=False)
-    values = {str(name): _value(call, str(name), chance) for name in arguments}
-    if call.slow and all(value.expected != "refused" for value in values.values()):
-        return mixture(calls, chance)
-    return Mixture(call, values)
-
-
-def _value(call, argument, chance):
-    kinds = call.roles[argument]
-    if kinds and kinds[0].make is ARRAY[0].make and chance.random() < 0.5:
+def _value(values, chance):
+    if values[-1].name == ARRAY[-1].name and chance.random() < 0.5:
         seed = int(chance.integers(2**32))
         return Value(f"random array {seed}", lambda clean: random_array(clean, seed), "either")
-    return kinds[chance.integers(len(kinds))]
+    return values[chance.integers(len(values))]
 
 
 def random_array(clean, seed):
@@ -147,19 +102,20 @@ WRAPS = (
 
 def main(seconds, seed=0):
     """Prints counts; the number of calls that were obscure or wrong."""
-    known, counts, end = cases(), Counter(), time.monotonic() + seconds
-    calls = list({case.call.name: case.call for case in known.values()}.values())
-    chance = np.random.default_rng(seed)
-    todo = iter(known.values())
+    counts, end, chance = Counter(), time.monotonic() + seconds, np.random.default_rng(seed)
+    # In random order, so that a short time has some of all.
+    todo = iter(chance.permutation(np.array(list(cases().values()), dtype=object)))
     while time.monotonic() < end:
-        case = next(todo, None) or mixture(calls, chance)
-        found = judged(case)
-        counts[found.verdict] += 1
-        if found.verdict in BAD:
-            print(f"{found.verdict}: {case.name}: {' '.join(found.words.split())[:300]}")  # noqa: T201
-    words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in (CLEAR, RIGHT, OBSCURE, WRONG))
+        case = next(todo, None) or mixture(chance)
+        outcome = outcome_of(case)
+        counts[outcome.kind] += 1
+        if outcome.kind in BAD:
+            print(f"{outcome.kind}: {case.name}: {' '.join(outcome.words.split())[:300]}")  # noqa: T201
+    words = ", ".join(f"{counts[kind]} {kind}" for kind in (CLEAR, RIGHT, OBSCURE, WRONG))
     print(f"{counts.total()} calls in {seconds:g} s, seed {seed}: {words}")  # noqa: T201
-    keep("fuzz", seed, {"seconds": seconds, **{v: counts[v] for v in (CLEAR, RIGHT, *BAD)}})
+    keep(
+        "fuzz", seed, {"seconds": seconds, **{kind: counts[kind] for kind in (CLEAR, RIGHT, *BAD)}}
+    )
     return counts[OBSCURE] + counts[WRONG]
 
 

@@ -19,10 +19,13 @@ from assay.io import _digest, _digest_of
 X_O = [[0.5, -0.5], [1.0, 1.0]]
 JUNK = [
     *(None, True, -1, 0, 3, 10**30, 0.5, float("nan"), float("inf"), "", "x", "\x1b[2J"),
-    *([], [1], {}, {"a": 1}, {"tuple": []}, {"array": "nowhere"}, {"class": "assay:Suite"}),
-    *({"dict": {}}, {"known": "assay.results:holm"}, {"given": "flow"}),
+    *([], [1], {}, {"a": 1}, {"tuple": []}, {"array": "nowhere"}, {"dict": {}}),
+    *({"class": "assay.classifiers.mlp:MLP"}, {"known": "assay.results:holm"}, {"given": "flow"}),
 ]
-METHODS = ["to_frame", "summary", "text", "_repr_html_"]
+METHODS = [
+    *("to_frame", "text", "headline", "next_step", "other_sentences", "_repr_html_", "bands"),
+    *("curve", "ecdf", "histogram", "pp_curve", "reliability", "within", "pairs_for"),
+]
 CASTS = ["int8", "float16", "float32", "complex64", "bool", "U4", "S2", ">f8", "datetime64[s]"]
 
 
@@ -34,17 +37,17 @@ def saves(tmp_path_factory):
     exact, draws = Gaussian(), Gaussian().draws(X_O, 60)
     sets, latents = exact.calibration(120, k=8), exact.latents(120)
     test = assay.lc2st(sets, assay.Ridge(), assay.Exchange(19))
-    moments = assay.moments(sets, null=19)(draws)
-    score = assay.score(sets, null=19)
-    found = [
-        *(sets, latents, draws, test, test(draws), assay.pp_curve(test(draws)), score(draws)),
-        *(moments, assay.effects(moments), assay.sbc(sets), assay.coverage(sets)),
-        *(assay.tarp(sets), assay.lpit(sets, null=19)(draws), assay.trust_map(score, draws)),
-        assay.check(sets, x_o=draws, suite=assay.Suite.quick(null=39)),
+    found = test(draws)
+    objects = [
+        *(sets, latents, draws, test, found, found.pp_curve(), test.quality()),
+        *(assay.score(sets, null=19)(draws), assay.bounds(sets, X_O), assay.typical(sets.x, X_O)),
+        *(assay.sbc(sets, null=19), assay.coverage(sets, null=19)),
+        *(assay.tarp(sets, null=19), assay.lpit(sets, null=19)(draws)),
+        assay.check(sets, x_o=draws, nulls=39, classifier=assay.Ridge()),
     ]
     path = tmp_path_factory.mktemp("saves") / "save.npz"
     made = {}
-    for obj in found:
+    for obj in objects:
         assay.save(obj, path)
         made[type(obj).__name__] = path.read_bytes()
     return made
@@ -200,3 +203,11 @@ def test_edits(saves, tmp_path, count):
     found, wrong = fates(saves, tmp_path / "file.npz", count, forged=False)
     assert not wrong, (found, wrong)
     assert found["refused"] > 0.9 * count
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(1000, marks=pytest.mark.slow)])
+def test_edits_with_new_digests(saves, tmp_path, count):
+    """Whoever means it can make an object that does not work, but no error that is not clear."""
+    found, wrong = fates(saves, tmp_path / "file.npz", count, forged=True)
+    assert not found["obscure"], (found, wrong)
+    assert found["refused"] > 0.5 * count

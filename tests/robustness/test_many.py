@@ -6,14 +6,14 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-import torch
 
 import assay
 from assay import plots
 from assay._core import CONTROL
 
+from ..checks import VERDICTS, made
 from ..conftest import Gaussian
-from .wide import lengthened, widened
+from ..plots import cases
 
 # Colours, a cleared screen, a bell, a return, a title, text that runs backwards, half a letter.
 NASTY = [
@@ -22,62 +22,69 @@ NASTY = [
 ]
 
 
-@pytest.fixture(scope="module")
-def check():
-    narrow = Gaussian(width=0.7, m=4)
-    draws = narrow.draws(torch.zeros(2, 4), 100)
-    suite = assay.Suite.quick(null=19)
-    return assay.check(narrow.calibration(200, k=8), x_o=draws, suite=suite)
+def named(name):
+    """A check of which a parameter, an observation and a remark have this name."""
+    names, labels = (name, "b", "c", "d"), (f"at {name}", "there")
+    found = made(("rejected", "passed"), 4, names, labels=labels)
+    parts = {part: replace(getattr(found, part), names=names) for part in ("sbc", "coverage")}
+    return replace(found, **parts)
 
 
 @pytest.mark.parametrize("name", NASTY, ids=repr)
-def test_no_control_character_is_printed(check, tmp_path, name):
-    names, labels = (name, "b", "c", "d"), (f"at {name}", "there")
-    sbc, found = (replace(part, names=names) for part in (check.sbc, check.effects))
-    named = replace(check, names=names, labels=labels, sbc=sbc, effects=found)
+def test_no_control_character_is_printed(tmp_path, name):
+    found = named(name)
     for text in (
-        repr(named),
-        named.text(),
-        named.verdict,
-        named.summary(),
-        repr(sbc),
-        repr(found),
+        *(repr(found), found.text(), found.headline(), found.next_step(), found.reason(0)),
+        *(row.sentence for row in found.bounds.rows[0]),
+        *(repr(found.sbc), repr(found.coverage), found.sbc.sentence),
     ):
         assert not CONTROL.search(text)
-    assert not CONTROL.search(named._repr_html_())
-    assay.save(named, tmp_path / "check.npz")
+    assert "\ufffd" in found.text()
+    assert not CONTROL.search(found._repr_html_())
+    assert not CONTROL.search(str(found.record))
+    assay.save(found, tmp_path / "check.npz")
     again = assay.load(tmp_path / "check.npz")
-    assert again.names == named.names
+    assert again.names == found.names
     assert "\ufffd" in again.names[0]
 
 
-def test_nor_written_into_a_page(check, tmp_path):
-    labels = tuple(f"{i} {name}" for i, name in enumerate(NASTY[:2]))
-    replace(check, labels=labels).report(tmp_path / "r.html", title=NASTY[0])
+def test_nor_written_into_a_page(tmp_path):
+    labels = tuple(f"{i} {name}" for i, name in enumerate(NASTY))
+    found = made(("rejected",) * len(NASTY), len(NASTY), NASTY, labels=labels)
+    found.report(tmp_path / "r.html", title=NASTY[0])
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert not CONTROL.search(text.replace("\t", ""))
 
 
 def test_names_are_cleaned_when_they_are_given():
-    calibration = Gaussian().calibration(100, k=8)
-    draws = Gaussian().draws([[0.0, 0.0]], 50)
-    suite = assay.Suite.quick(null=19)
-    found = assay.check(calibration, x_o=draws, names=["\x1b[1m", "b"], labels=["\a"], suite=suite)
+    words = {"names": ["\x1b[1m", "b"], "labels": ["\a"]}
+    calibration, draws = Gaussian().calibration(100, k=8), Gaussian().draws([[0.0, 0.0]], 50)
+    found = assay.check(calibration, x_o=draws, nulls=19, classifier=None, **words)
     assert (found.names, found.labels) == (("\ufffd[1m", "b"), ("\ufffd",))
+    assert found.bounds.names == found.names
 
 
 @pytest.mark.parametrize("name", NASTY, ids=repr)
-def test_they_are_drawn(check, name):
+def test_they_are_drawn(name):
     """Without a letter that the font lacks, which would be a warning."""
-    ax = plots.effects(replace(check.effects[0], names=(name, "b", "c", "d")))[0]
-    assert not CONTROL.search(ax.get_yticklabels()[0].get_text())
-    ax.figure.canvas.draw()
+    figure = plots.summary(named(name))
+    figure.canvas.draw()
+    words = [figure.get_suptitle()]
+    for ax in figure.findobj(plt.Axes):
+        words += [label.get_text() for label in ax.get_yticklabels()] + [ax.get_xlabel()]
+    assert "b" in words
+    assert not CONTROL.search("".join(words).replace("\n", ""))
     plt.close("all")
 
 
 @pytest.fixture(scope="module")
-def wide(check):
-    return widened(check, 1000)
+def wide():
+    """A thousand parameters, of which no correlations are taken."""
+    found = made(("rejected", "passed"), 1000)
+    nothing = np.full((2, 1000, 1000), np.nan)
+    table = {**found.bounds.table, "correlation": cases.interval(nothing, 0.1)}
+    parts = {"sbc": cases.sbc(1000), "coverage": cases.covered(1000)}
+    return replace(found, bounds=replace(found.bounds, table=table), **parts)
 
 
 class TestManyParameters:
@@ -91,10 +98,17 @@ class TestManyParameters:
         assert time.process_time() - start < 10
 
     def test_text(self, wide):
-        for text in (wide.text(), repr(wide), repr(wide.effects), repr(wide.effects[0])):
+        for text in (wide.text(), repr(wide), repr(wide.coverage)):
             assert len(text) < 10_000
         assert len(wide._repr_html_()) < 100_000
-        assert len(wide.effects[0].to_frame()) == 5 * 1000 + 3 + 1000
+        assert len(wide.coverage._repr_html_()) < 100_000
+        # Nine numbers of each parameter, of them two slopes, and three of regions.
+        assert len(wide.bounds.rows[0]) == 9 * 1000 + 3
+
+    def test_a_frame(self, wide):
+        frame = wide.to_frame()  # a list of dicts where pandas is not installed
+        rows = frame if isinstance(frame, list) else frame.to_dict("records")
+        assert [len(row) for row in rows] == [5 + 6 * 1000] * 2
 
     def test_the_report(self, wide, tmp_path):
         wide.report(tmp_path / "r.html")
@@ -103,11 +117,18 @@ class TestManyParameters:
     def test_saved(self, wide, tmp_path):
         assay.save(wide, tmp_path / "wide.npz")
         again = assay.load(tmp_path / "wide.npz")
-        np.testing.assert_array_equal(again.effects.worst, wide.effects.worst)
+        np.testing.assert_array_equal(again.bounds.bias_upper, wide.bounds.bias_upper)
 
-    @pytest.mark.parametrize("name", ["effects", "correlations", "shares", "near"])
-    def test_pictures_of_effects(self, wide, name):
-        getattr(plots, name)(wide.effects[0])
+    @pytest.mark.parametrize("name", ["forest", "near", "correlations"])
+    def test_pictures_of_bounds(self, wide, name):
+        getattr(plots, name)(wide.bounds)
+        assert plt.gcf().get_figheight() < 15
+        plt.gcf().canvas.draw()
+
+    @pytest.mark.parametrize("name", ["rank_difference", "rank_histogram"])
+    def test_pictures_of_ranks(self, wide, name):
+        getattr(plots, name)(wide.sbc)
+        assert plt.gcf().get_figheight() < 15
         plt.gcf().canvas.draw()
 
     def test_a_summary(self, wide):
@@ -123,25 +144,24 @@ class TestManyParameters:
         theta = np.random.default_rng(0).normal(size=(100, 1000))
         d = 1 / (1 + np.exp(-theta[:, 700]))
         parts = {"probabilities": d, "null_probabilities": None, "draws": theta, "theta": theta}
-        test = assay.lc2st(Gaussian().calibration(50), assay.Ridge(), assay.Exchange(9))
-        found = replace(test(Gaussian().draws([0.0, 0.0], 100)), **parts)
-        grid = plots.pairs(found, marks=theta[0])
+        grid = plots.pairs(replace(cases.local(), **parts), marks=theta[0])
         assert grid.shape == (12, 12)
         assert "theta[700]" in [ax.get_xlabel().replace("\n", "") for ax in grid[-1]]
 
 
-def test_many_observations(check, tmp_path):
-    many, start = lengthened(check, 100), time.process_time()
+def test_many_observations(tmp_path):
+    many = made(tuple(VERDICTS) * 20, 3, classifier=True)
+    start = time.process_time()
     assert len(repr(many)) < 10_000
     assert len(many._repr_html_()) < 100_000
-    assert len(many.to_frame()) == 100
+    assert len(many.to_frame()) == len(many) == 100
     many.report(tmp_path / "r.html")
     assert (tmp_path / "r.html").stat().st_size < 10e6
-    for figure in (
-        plots.trust_map(many.trust),
-        plots.pvalues(many.local),
-        plots.sweep(many.local, values=np.arange(100)),
+    for ax in (
+        plots.surroundings(many),
+        plots.pvalues(many.test),
+        plots.sweep(many.test, values=np.arange(100)),
     ):
-        figure.figure.canvas.draw()
+        ax.figure.canvas.draw()
     plt.close("all")
     assert time.process_time() - start < 20

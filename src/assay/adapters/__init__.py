@@ -1,6 +1,6 @@
 """Adapters: the only code that knows foreign libraries, each imported on demand.
 
-A posterior of another library comes in; a :class:`~assay.samples.posterior.Posterior` comes out.
+A posterior of another library comes in; a :class:`~assay.data.posterior.Posterior` comes out.
 It is recognised by the modules in which its class and the classes above it are defined, so that no
 library is imported to find out. What no library made is a function of x
 (:mod:`assay.adapters.functions`). An adapter is a module with a function ``adapted(posterior, x,

@@ -1,4 +1,4 @@
-"""Draws for ArviZ, by their names; :mod:`assay.samples.tables` reads what ArviZ has."""
+"""Draws for ArviZ, by their names; :mod:`assay.data.tables` reads what ArviZ has."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,8 +7,8 @@ import numpy as np
 from torch import Tensor
 
 from .._core import extra
-from ..samples.calibration import Calibration, Draws
-from ..samples.tables import Layout
+from ..data.calibration import Calibration, Draws
+from ..data.tables import Layout
 
 
 def inference_data(given: Calibration | Draws) -> Any:

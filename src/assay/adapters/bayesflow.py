@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..samples.posterior import Base, Embed, Flow, LogDensity, Posterior, StandardNormal, fresh_key
-from ..samples.tables import Layout, as_table
+from ..data.posterior import Base, Embed, Flow, LogDensity, Posterior, StandardNormal, fresh_key
+from ..data.tables import Layout, as_table
 
 # Networks whose forward pass is the inverse of their draws.
 INVERTIBLE = ("CouplingFlow", "FlowMatching")

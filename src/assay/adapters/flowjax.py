@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..samples.posterior import Base, Flow, LogDensity, Posterior, StandardNormal, fresh_key
-from ..samples.tables import Layout
+from ..data.posterior import Base, Flow, LogDensity, Posterior, StandardNormal, fresh_key
+from ..data.tables import Layout
 
 
 class FlowjaxFlow(Posterior):

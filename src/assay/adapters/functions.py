@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from .._core import as_tensors, cpu, isolated, said, stream, time_limit
-from ..samples.posterior import LIMIT, Flow, Posterior, is_flow
-from ..samples.tables import Layout, Table, as_table
+from ..data.posterior import LIMIT, Flow, Posterior, is_flow
+from ..data.tables import Layout, Table, as_table
 from . import draws_of
 
 OWN_GENERATOR = (
@@ -142,7 +142,9 @@ def _tried(
         except Exception as problem:
             problems.setdefault(way.words, said(problem))
         else:
-            return replace(q, layout=first.layout, repeats=torch.equal(first.array, again.array))
+            exact: dict[str, Any] = {"rtol": 0, "atol": 0, "equal_nan": True}
+            repeats = torch.allclose(first.array, again.array, **exact)
+            return replace(q, layout=first.layout, repeats=repeats)
     raise TypeError(
         f"posterior: expected sample(x, n), which takes one observation x, a tensor of shape "
         f"{tuple(x.shape[1:])}, and returns n draws (n, m), or another function of x; calling it "

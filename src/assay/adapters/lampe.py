@@ -6,8 +6,8 @@ import lampe.inference
 import torch
 from torch import Tensor
 
-from ..samples.posterior import Base, Posterior, StandardNormal
-from ..samples.tables import Layout
+from ..data.posterior import Base, Posterior, StandardNormal
+from ..data.tables import Layout
 from .networks import NetworkFlow, inputs
 from .zuko import ZukoFlow
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..samples.posterior import Base, Embed, Flow, LogDensity, Posterior
+from ..data.posterior import Base, Embed, Flow, LogDensity, Posterior
 
 
 class NetworkFlow(Posterior):

@@ -7,8 +7,8 @@ import nflows.flows
 import torch
 from torch import Tensor
 
-from ..samples.posterior import Base, Embed, Flow, Posterior, StandardNormal
-from ..samples.tables import Layout
+from ..data.posterior import Base, Embed, Flow, Posterior, StandardNormal
+from ..data.tables import Layout
 from .networks import NetworkFlow, embedding, inputs
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..samples.posterior import fresh_key
+from ..data.posterior import fresh_key
 
 
 def draws(distribution: Any, n: int) -> np.ndarray:

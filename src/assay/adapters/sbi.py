@@ -26,7 +26,7 @@ from sbi.utils.sbiutils import within_support
 from torch import Tensor
 
 from .._core import cpu
-from ..samples.posterior import (
+from ..data.posterior import (
     Base,
     Coordinates,
     Embed,
@@ -36,7 +36,7 @@ from ..samples.posterior import (
     StandardNormal,
     as_base,
 )
-from ..samples.tables import Layout
+from ..data.tables import Layout
 from .networks import NetworkFlow, embedding, inputs
 from .nflows import NFlow
 

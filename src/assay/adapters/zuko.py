@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from .._core import extra
-from ..samples.posterior import Base, Embed, Posterior, as_base, as_posterior
-from ..samples.tables import Layout
+from ..data.posterior import Base, Embed, Posterior, as_base, as_posterior
+from ..data.tables import Layout
 from .networks import NetworkFlow, embedding, inputs
 
 with extra("zuko"):

@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from .._core import check_kind
+from ..neighbourhood import RobustScale
 from ..nulls.copies import Copies
 from ..nulls.exchange import Exchange, GlobalNull
-from ..samples.calibration import Calibration
-from ..samples.neighbourhoods import Robust
 
 # Statistics (o, H + 1) of scores (o, H + 1, s).
 Statistics = Callable[[Tensor], np.ndarray]
@@ -81,8 +80,6 @@ class Classifier(ABC):
         True
     """
 
-    # Whether several sizes of a neighbourhood can be tested together.
-    several_sizes: ClassVar[bool] = False
     # The null it is made for; None leaves it to the test.
     null: ClassVar[GlobalNull | None] = None
 
@@ -90,15 +87,8 @@ class Classifier(ABC):
     def fit(self, copies: Copies, seed: int) -> Scores:
         """Fits all copies."""
 
-    def choose(self, calibration: Calibration) -> "Classifier":
-        """The classifier for a calibration, whoever plays the truth in it; itself by default."""
-        return self
-
     def refit(self, data: Scores, copies: Copies, near: Tensor, seed: int) -> Scores:
-        """Fits copies that differ from the data near x_o only, given the data's fit.
-
-        Those are the sets near x_o at c sizes, with shape (c, n); copies differ in the last.
-        """
+        """Fits copies that differ from the data near x_o only, as near (n,) says."""
         return Joined(data, self.fit(copies[1:], seed))
 
 
@@ -137,19 +127,19 @@ class Scaling:
 
     location: Tensor
     scale: Tensor
-    robust: Robust
+    robust: RobustScale
 
     @classmethod
     def fit(cls, copies: Copies) -> Self:
         """The scaling of a data set, the same for all its copies."""
         x = copies.x
         # Without x, as in a test of two samples, there are no quartiles to find.
-        return cls(*copies.scaling, Robust.fit(x) if x.shape[1] else Robust(x[0], x[0]))
+        return cls(*copies.scaling, RobustScale.fit(x) if x.shape[1] else RobustScale(x[0], x[0]))
 
     @property
     def width(self) -> int:
         """The number of inputs, m + d."""
-        return len(self.location) + len(self.robust.location)
+        return len(self.location) + len(self.robust.median)
 
     def theta(self, theta: Tensor) -> Tensor:
         """Members (..., m) on the common scale, in single precision."""

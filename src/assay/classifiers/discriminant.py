@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from .._core import check_number, foreign
+from ..neighbourhood import standard_deviation
 from ..nulls.copies import Copies
-from ..samples.neighbourhoods import spread
 from .base import Classifier, ClosedForm, Scores
 
 # Numbers in the largest table that is held at a time.
@@ -144,7 +144,7 @@ class Bayes(Classifier):
 
     It trains nothing and is the same for every copy. What does not depend on who plays the truth
     is then the same for data and nulls: a mean over both classes of equal size, such as
-    :func:`~assay.diagnostics.c2st.mse`, can be read off but not tested, and its p-value is 1.
+    :func:`~assay.c2st.mse`, can be read off but not tested, and its p-value is 1.
     Accuracy and AUC can be tested, and no classifier beats this one.
 
     Args:
@@ -225,7 +225,7 @@ def _scale(copies: Copies) -> tuple[Tensor, Tensor]:
     # A test of two samples has no x.
     if not x.shape[1]:
         return location, scale
-    return torch.cat([location, x.mean(0)]), torch.cat([scale, spread(x)])
+    return torch.cat([location, x.mean(0)]), torch.cat([scale, standard_deviation(x)])
 
 
 def _chunks(copies: Copies) -> list[Copies]:

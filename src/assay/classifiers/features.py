@@ -28,8 +28,8 @@ import torch
 from torch import Tensor
 
 from .._core import ALL, check_count, check_kind, check_number, cpu, stream
+from ..neighbourhood import standard_deviation
 from ..nulls.copies import Copies, Feature
-from ..samples.neighbourhoods import middle, spread
 from .base import Scaling
 
 # Features of a bank, whose covariance must fit into memory.
@@ -86,7 +86,7 @@ class Whitened(Coordinates):
     def __call__(self, members: Tensor) -> Tensor:
         """Coordinates (n, r, m) of members (n, r, m)."""
         # By the largest first: squares of tiny or huge units would leave the range of numbers.
-        offset = middle(members, 1)
+        offset = members.amin(1, keepdim=True) / 2 + members.amax(1, keepdim=True) / 2
         centred = members - offset
         largest = centred.abs().amax(1, keepdim=True)
         centred = centred / torch.where(largest > 0, largest, torch.ones_like(largest))
@@ -352,7 +352,7 @@ class Conditional:
         rest = members - (design.float() @ location)[:, None]
         scale = regress((rest.abs() + 1e-4).log().mean(1))
         frame = Residuals(self, scaling, location, scale, torch.ones_like(location[0]))
-        return replace(frame, unit=spread(frame(theta, x).flatten(0, 1)))
+        return replace(frame, unit=standard_deviation(frame(theta, x).flatten(0, 1)))
 
     def design(self, x: Tensor) -> Tensor:
         """One, x and random Fourier features of it, with shape (b, 1 + d + n)."""

@@ -10,7 +10,7 @@ at even odds is
 Only :math:`\delta_h` differs between copies, and one eigendecomposition of G serves all penalties
 :math:`\lambda`. What a fit says of x alone is noise, to first order, since :math:`E_q[p / q] = 1`:
 with the mean of :math:`\phi` over draws of q at x_o for :math:`\bar\phi`, the statistic
-:func:`~assay.diagnostics.local.lc2st.mse0` is a quadratic form in :math:`\delta_h` with the
+:func:`~assay.local.lc2st.mse0` is a quadratic form in :math:`\delta_h` with the
 covariance of the features under :math:`q(\cdot \mid x_o)`. A q far from the truth, whose draws are
 all alike to the classifier, shows only with the mean over all members; both are asked.
 
@@ -54,7 +54,6 @@ class Ridge(ClosedForm):
 
     features: tuple[Bank, ...] | None = None
     penalties: tuple[float, ...] = (1e-3, 1e-2, 1e-1)
-    several_sizes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.features is not None:
@@ -86,13 +85,10 @@ class Ridge(ClosedForm):
         assert isinstance(data, Surfaces)
         assert isinstance(copies, LabelCopies)
         features = [surface.feature for surface in data.surfaces]
-        sums = [copies.subset(rows.nonzero().flatten()).sums(features) for rows in near]
-        shares = near.double().mean(1).tolist()
-        whole = data.moved(sums[-1], shares[-1])
-        if len(near) == 1:
-            return whole
-        pairs = zip(sums, shares, strict=True)
-        return LocalSurfaces(whole, tuple(whole.without(part, share) for part, share in pairs))
+        sums = copies.subset(near.nonzero().flatten()).sums(features)
+        share = float(near.double().mean())
+        whole = data.moved(sums, share)
+        return LocalSurfaces(whole, whole.without(sums, share))
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,10 +190,10 @@ class Surfaces(Scores):
 
 @dataclass(frozen=True, eq=False)
 class LocalSurfaces(Scores):
-    """Fits of copies that differ from the data near x_o, at several sizes of what is near."""
+    """Fits of copies that differ from the data near x_o."""
 
     whole: Surfaces
-    without: tuple[Surfaces, ...]  # the same without the sets of each size
+    without: Surfaces  # the same without the sets near x_o
     several: ClassVar[bool] = True
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
@@ -205,13 +201,9 @@ class LocalSurfaces(Scores):
         return self.whole(theta, x)
 
     def statistics(self, statistic: Statistics, theta: Tensor, x: Tensor) -> list[np.ndarray]:
-        """What the sets of each size add to a statistic (o, H + 1), for every view."""
-        whole = [statistic(view) for view in self.whole.views(theta, x)]
-        return [
-            there - statistic(view)
-            for part in self.without
-            for there, view in zip(whole, part.views(theta, x), strict=True)
-        ]
+        """What the sets near x_o add to a statistic (o, H + 1), for every view."""
+        pairs = zip(self.whole.views(theta, x), self.without.views(theta, x), strict=True)
+        return [statistic(whole) - statistic(part) for whole, part in pairs]
 
 
 def _surface(feature: Feature, sums: Sums, penalties: tuple[float, ...]) -> Surface:

@@ -71,21 +71,20 @@ observation, ...) are understood.
 CHECK = f"""\
 Test a posterior at your observations.
 
-Says at which of them it is rejected and what is wrong with it there, where it passed, and which
-errors the test detects:
+Says at which of them it is rejected and what is wrong with it there, where it passed, and how far
+off it can be:
 
 \b
-  rejected      the p-value, corrected for the number of observations, is at
-                most --alpha
-  passed        no error found; any single parameter shifted by half a
-                standard deviation, or with a width wrong by half, is
-                detected with probability 0.8
-  inconclusive  no error found, but such errors may stay undetected
-  outside       the observation lies outside the simulated ones: nothing is
-                said there
+  rejected      an exact test rejects it near the observation, corrected for
+                the number of observations, at level --alpha
+  passed        not rejected, and every mean is right within --tolerance
+                standard deviations, every width within a factor of one and
+                so much, with a probability of 95 %
+  inconclusive  not rejected, but it may be farther off
+  outside       the observation is unlike the simulations: nothing is said
+                of the posterior there
 
-The local test looks at the parameters near an observation and at draws of the posterior at the
-same x; 16 of them or more are best. theta_o serves the classifier and its pictures.
+16 draws of the posterior at each x are good. theta_o serves the classifier and its pictures.
 
 {CODES}"""
 
@@ -176,10 +175,15 @@ def _check(
         Path | None, typer.Option(metavar="FILE", help="Save the result here, for `assay show`.")
     ] = None,
     alpha: Annotated[float, typer.Option(help="The level of the test.")] = 0.05,
-    null: Annotated[int, typer.Option(help="Null copies of the local test.")] = 199,
+    tolerance: Annotated[
+        float, typer.Option(help="How far off a posterior may be that passes.")
+    ] = 0.5,
+    nulls: Annotated[int, typer.Option(help="Relabelled copies of the test.")] = 199,
+    names: Annotated[
+        str | None, typer.Option(help="Names of the parameters, separated by commas.")
+    ] = None,
     quick: Annotated[  # noqa: FBT002
-        bool,
-        typer.Option("--quick", help="Leave out the classifier and the map of the calibration."),
+        bool, typer.Option("--quick", help="Leave out the classifier and its pictures.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="The random seed.")] = 0,
     fail_on_reject: Annotated[  # noqa: FBT002
@@ -189,16 +193,25 @@ def _check(
     """Tests a posterior at observations."""
     with _complaining():
         _writable(report, json_, save, calibration, *(observation or ()))
-        from ..suite import Suite, check
+        from ..check import check
         from .files import read
 
         inputs = read(calibration, observation or [])
-        suite = (Suite.quick if quick else Suite)(alpha=alpha, null=null)
         echo(inputs.found, err=True)
-        words: dict[str, Any] = {"names": inputs.names, "labels": inputs.labels}
-        result = check(inputs.calibration, x_o=inputs.draws, suite=suite, seed=seed, **words)
+        options: dict[str, Any] = {"classifier": None} if quick else {}
+        result = check(
+            inputs.calibration,
+            x_o=inputs.draws,
+            names=inputs.names if names is None else [name.strip() for name in names.split(",")],
+            labels=inputs.labels,
+            alpha=alpha,
+            tolerance=tolerance,
+            nulls=nulls,
+            seed=seed,
+            **options,
+        )
         _leave(_with_command(result), report, json_, save)
-    if fail_on_reject and result.rejected.any():
+    if fail_on_reject and "rejected" in result.verdicts:
         raise typer.Exit(1)
 
 
@@ -213,8 +226,8 @@ def _show(
     """Show a saved result again, or make its report."""
     with _complaining():
         _writable(report, json_, None, result)
+        from ..check import Check
         from ..io import load
-        from ..suite import Check
 
         if not result.exists():
             raise FileNotFoundError(f"{result}: expected a file; there is none.")

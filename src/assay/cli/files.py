@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..data.calibration import Calibration, Draws
 from ..io import line, load
-from ..samples.calibration import Calibration, Draws
 from .formats import NAMES_OF, read_arrays
 
 # What others call these arrays. Draws of the posterior are those at x_o where there is no x.

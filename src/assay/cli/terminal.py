@@ -63,11 +63,11 @@ def marked(text: str) -> str:
     In a table the symbol takes the place of the blanks before the word, so that nothing moves.
 
     Example:
-        >>> marked("x_o: passed (a test).\n\nx_o   passed  0.5")
-        'x_o: \x1b[32m\x1b[1mpassed\x1b[0m (a test).\n\nx_o \x1b[32m✓ passed\x1b[0m  0.5'
+        >>> marked("x_o: passed. Near it.\n\nx_o   passed  0.5")
+        'x_o: \x1b[32m\x1b[1mpassed\x1b[0m. Near it.\n\nx_o \x1b[32m✓ passed\x1b[0m  0.5'
     """
     first, newline, rest = text.partition("\n")
-    first = re.sub(rf"(?<= )({WORDS})(?=[, ]|$)", lambda m: _styled(m[1], m[1], bold=True), first)
+    first = re.sub(rf"(?<= )({WORDS})(?=[,. ]|$)", lambda m: _styled(m[1], m[1], bold=True), first)
     # Two blanks on both sides are between columns; sentences have single ones.
     rest = re.sub(rf"(?m)(?<=\S)(\s*)  ({WORDS})(?=  |$)", _cell, rest)
     return f"{first}{newline}{rest}"

@@ -34,8 +34,8 @@ from torch import Tensor
 
 from .._core import extra, isolated, progress, seed_of, stream, without_progress
 from ..classifiers.mlp import MLP, Networks
+from ..data.calibration import Calibration
 from ..nulls.exchange import BaseCopies, Exchange, KnownBase, LabelCopies
-from ..samples.calibration import Calibration
 
 with extra("sbi", least="0.27"):
     from sbi.diagnostics import lc2st as theirs

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from torch import Tensor
 
-from ..samples.posterior import Base
+from ..data.posterior import Base
 
 
 class Rows(NamedTuple):

@@ -21,17 +21,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import check_count, cpu, mix_seed, seed_of, spread_over, stream
-from ..samples.calibration import Calibration, Latents, check_calibration
-from ..samples.neighbourhoods import EVERYWHERE, GLOBAL, Distance, Nearest, Neighbourhood, spread
-from ..samples.posterior import Base, StandardNormal
+from .._core import check_count, check_kind, cpu, mix_seed, seed_of, spread_over, stream
+from ..data.calibration import Calibration, Latents, check_calibration
+from ..data.posterior import Base, StandardNormal
+from ..neighbourhood import Nearest, standard_deviation
 from .copies import Copies, Feature, Rows, Sums
 from .turns import Labels, Permuted, Turns, turned_by
 
+# Where q is right under the global hypothesis, and what that is.
+EVERYWHERE = "at almost every x"
+GLOBAL = f"q(theta | x) = p(theta | x) {EVERYWHERE}, tested at x_o"
 # Members of a set from which a covariance is taken; they stand in random order.
 MOST_MEMBERS = 8
 # Numbers in the largest table of a sum that is taken step by step.
@@ -128,51 +130,35 @@ class LocalExchange(Null):
     classifier is fitted to all sets, with null copies of its own for every observation; only the
     data's fit is shared. In latent space the truths near x_o are replaced by base draws.
 
-    Several sizes are tested together by a classifier in closed form, such as :class:`assay.Ridge`:
-    what the sets of each size add to the statistic is combined over the same exchanges, those of
-    the largest, to which the hypothesis then belongs.
-
     Args:
         n: The number of null copies.
-        share: The share of calibration points that are near x_o, or several of them.
-        distance: What near means.
+        near: What is near x_o.
 
     Example:
         >>> LocalExchange(99).hypothesis
-        'q(theta | x) = p(theta | x) throughout the nearest 5% of x around x_o'
+        'q(theta | x) = p(theta | x) throughout the nearest simulations around x_o'
     """
 
-    share: float | tuple[float, ...] = 0.05
-    distance: Distance = Distance()
+    near: Nearest = Nearest()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        try:
-            shares = self.where.shares
-        except ValueError as error:
-            raise ValueError(f"share: {str(error).partition(': ')[2]}") from error
-        object.__setattr__(self, "share", shares[0] if len(shares) == 1 else shares)
+        check_kind("near", self.near, "a neighbourhood such as Nearest(0.1)", Nearest)
 
     @property
     def where(self) -> Nearest:  # type: ignore[override]
-        """The neighbourhood, at one size or several."""
-        return Nearest(self.share, self.distance)  # type: ignore[arg-type]
-
-    def near(self, where: Neighbourhood | None) -> Nearest:
-        """Its neighbourhood, for a test that takes one besides: another cannot be given."""
-        if where is None or where == self.where:
-            return self.where
-        raise ValueError(f"where: expected None, since {self!r} says what is near; got {where!r}.")
+        """The neighbourhood."""
+        return self.near
 
     @property
     def hypothesis(self) -> str:  # type: ignore[override]
         """What a small p-value speaks against."""
-        return self.where.hypothesis(max(self.where.shares))
+        return f"q(theta | x) = p(theta | x) {self.near.words}"
 
     @property
     def scope(self) -> str:  # type: ignore[override]
         """Where q is right under the hypothesis."""
-        return self.where.scope(max(self.where.shares))
+        return self.near.words
 
     def like(self, null: GlobalNull) -> GlobalNull:
         """The global null whose copies are made near x_o, with as many of them."""
@@ -209,48 +195,6 @@ def global_null(calibration: Calibration, preferred: GlobalNull | None = None) -
     """The null a classifier prefers; else exchanges of draws of q, base draws in latent space."""
     usual = KnownBase() if isinstance(calibration, Latents) else Exchange()
     return usual if preferred is None else preferred
-
-
-@dataclass(frozen=True)
-class Sequential(GlobalNull):
-    """The usual null copies, made one after the other until enough reach the data's statistic.
-
-    Where q is right most copies need not be made: with a p-value of 0.5, twice as many as are
-    `enough`. Copies are those of :class:`Exchange`, or of :class:`KnownBase` for latents. If the
-    last that is needed is number L, the p-value is `enough` / L; if they are never enough, it is
-    that of all n copies. Either way it is exact. Only for one observation of :func:`assay.lc2st`,
-    and for classifiers that are trained: others have all their copies at no cost.
-
-    Args:
-        n: The most copies.
-        enough: The number of copies as large as the data with which they end.
-
-    References:
-        Besag and Clifford 1991, *Sequential Monte Carlo p-values*.
-
-    Example:
-        >>> Sequential(99, enough=2).kept(np.array([False, True, False, True, True]))
-        3
-    """
-
-    n: int = 999
-    enough: int = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "enough", check_count("enough", self.enough, 2))
-
-    def copies(self, calibration: Calibration, seed: int) -> Copies:
-        """The data, and all n copies, of which some are then asked for."""
-        return replace(global_null(calibration), n=self.n).copies(calibration, seed)
-
-    def kept(self, reached: np.ndarray) -> int | None:
-        """How many copies a p-value is made of, if enough of these reach the data's statistic.
-
-        The last one is left out: with L - 1 others, the usual p-value is `enough` / L.
-        """
-        places = np.flatnonzero(reached)
-        return int(places[self.enough - 1]) if len(places) >= self.enough else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,7 +238,7 @@ class LabelCopies(Copies):
     def scaling(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation over all members, which no exchange of labels changes."""
         pooled = self.members.flatten(0, 1)
-        return pooled.mean(0, dtype=torch.float64).to(pooled), spread(pooled)
+        return pooled.mean(0, dtype=torch.float64).to(pooled), standard_deviation(pooled)
 
     @cached_property
     def labels(self) -> Tensor:
@@ -390,7 +334,7 @@ class BaseCopies(Copies):
         if isinstance(self.base, StandardNormal):
             return self.truths.new_zeros(self.base.dim), self.truths.new_ones(self.base.dim)
         z = self.base.sample(10_000, stream(0, "scaling")).to(self.truths)
-        return z.mean(0), spread(z)
+        return z.mean(0), standard_deviation(z)
 
     @cached_property
     def copy_truths(self) -> Tensor:

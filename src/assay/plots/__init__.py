@@ -8,7 +8,7 @@ and intervals, for each curve. Only :func:`summary` makes and returns a whole fi
 A class probability is that of class 1, the truth, in all pictures.
 
 Names are imported when they are first asked for, so that matplotlib is needed by pictures alone.
-Imports ``_core``, ``samples``, ``results`` and ``interpret``.
+Imports ``_core`` and ``results``.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import extra
 
-__all__ = ["coverage", "rank_difference", "rank_ecdf", "rank_histogram"]
-__all__ += [
-    "correlations",
-    "effects",
-    "near",
-    "power",
-    "reliability",
-    "roc",
-    "shares",
-    "trust_map",
-]
-__all__ += ["levels", "null_histogram", "pp", "predictive", "pvalues", "sweep", "pairs"]
-__all__ += ["contraction", "recovery", "summary"]
-
 _MODULES = {
     "_average": ("coverage", "rank_difference", "rank_ecdf", "rank_histogram"),
-    "_effects": ("correlations", "effects", "near", "shares"),
-    "_interpret": ("power", "reliability", "roc", "trust_map"),
+    "_bounds": ("correlations", "forest", "near"),
+    "_context": ("reliability", "roc", "surroundings"),
     "_local": ("levels", "null_histogram", "pp", "predictive", "pvalues", "sweep"),
     "_pairs": ("pairs",),
     "_recovery": ("contraction", "recovery"),
     "_summary": ("summary",),
 }
 _NAMES = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = list(_NAMES)  # noqa: PLE0605
 
 if TYPE_CHECKING:
-    from ._average import coverage, rank_difference, rank_ecdf, rank_histogram
-    from ._effects import correlations, effects, near, shares
-    from ._interpret import power, reliability, roc, trust_map
-    from ._local import levels, null_histogram, pp, predictive, pvalues, sweep
-    from ._pairs import pairs
-    from ._recovery import contraction, recovery
-    from ._summary import summary
+    from ._average import coverage as coverage
+    from ._average import rank_difference as rank_difference
+    from ._average import rank_ecdf as rank_ecdf
+    from ._average import rank_histogram as rank_histogram
+    from ._bounds import correlations as correlations
+    from ._bounds import forest as forest
+    from ._bounds import near as near
+    from ._context import reliability as reliability
+    from ._context import roc as roc
+    from ._context import surroundings as surroundings
+    from ._local import levels as levels
+    from ._local import null_histogram as null_histogram
+    from ._local import pp as pp
+    from ._local import predictive as predictive
+    from ._local import pvalues as pvalues
+    from ._local import sweep as sweep
+    from ._pairs import pairs as pairs
+    from ._recovery import contraction as contraction
+    from ._recovery import recovery as recovery
+    from ._summary import summary as summary
 
 
 def __getattr__(name: str) -> Any:

@@ -29,8 +29,8 @@ from ._canvas import (
 from ._shapes import farthest
 
 if TYPE_CHECKING:
-    from ..diagnostics.average.coverage import CoverageCurve, Covered
-    from ..diagnostics.average.sbc import SBCResult
+    from ..average.coverage import CoverageCurve, Covered
+    from ..average.sbc import SBCResult
 
 # Intervals that can be told apart in one picture.
 MOST_INTERVALS = 3

@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from .._core import as_tensors, check_kind, check_share
-from ..interpret.pp import pp_curve
-from ..results import LC2STResult, LocalResult, PPCurve, Result
+from ..results import LocalResult, PPCurve, Result
 from ._canvas import (
     BAND,
     CLASS_1,
@@ -34,8 +33,9 @@ from ._canvas import (
 from ._shapes import bin_count, closed, mirrored, null_bands
 
 if TYPE_CHECKING:
-    from ..diagnostics.local.levels import LevelResult
-    from ..interpret.predictive import PredictiveResult
+    from ..answers.predictive import PredictiveResult
+    from ..local.lc2st import LC2STResult
+    from ..local.levels import LevelResult
 
 # Observations up to which discoveries are numbered, and from which on points are small.
 FEW, CROWD = 15, 50
@@ -119,8 +119,8 @@ def pp(result: LC2STResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes
 
     Draws left of 1/2 lie where q has too much mass, draws right of it where it has too little.
     """
-    check_kind("result", result, "that of a local test such as lc2st", "probabilities")
-    curve = mirrored(pp_curve(only(result), alpha))
+    check_kind("result", result, "that of lc2st", "probabilities", "pp_curve")
+    curve = mirrored(only(result).pp_curve(alpha))
     ax = axes(ax, 3.7, 1)
     for lower, upper, shape in _bands(curve):
         ax.fill_between(curve.levels, lower, upper, step="pre", **shape)
@@ -171,7 +171,7 @@ def sweep(
     Example:
         >>> z, x = torch.randn(2, 500, 1, generator=torch.Generator().manual_seed(0))
         >>> x_o = torch.linspace(-2, 2, 9)[:, None]
-        >>> result = assay.moments(assay.Calibration.from_base(z + (x > 0), x))(assay.Draws(x_o))
+        >>> result = assay.score(assay.Calibration.from_base(z + (x > 0), x))(x_o)
         >>> sweep(result, values=x_o[:, 0], label="x").get_xlabel()
         'x'
     """
@@ -208,8 +208,8 @@ def pvalues(result: LocalResult, ax: Axes | None = None, alpha: float = 0.05) ->
 
     Example:
         >>> z, x = torch.randn(2, 500, 1, generator=torch.Generator().manual_seed(0))
-        >>> test = assay.moments(assay.Calibration.from_base(z + (x > 0), x))
-        >>> pvalues(test(assay.Draws(x[:20]))).get_ylabel()
+        >>> test = assay.score(assay.Calibration.from_base(z + (x > 0), x))
+        >>> pvalues(test(x[:20])).get_ylabel()
         'p-value'
     """
     _check_many(result, alpha)

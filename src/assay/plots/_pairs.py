@@ -6,12 +6,14 @@ has the colour of the mean of d over the draws in it, on one scale for all panel
 1/2; bars are as high and squares as large as there are draws.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,8 +25,10 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.ticker import MaxNLocator
 
 from .._core import as_tensors, check_finite, check_kind, check_names
-from ..results import LC2STResult
 from ._canvas import CLASS_1, COLOURS, CURVE, SMALL, WIDTH, axes, clipped, escaped, is_math, only
+
+if TYPE_CHECKING:
+    from ..local.lc2st import LC2STResult
 
 # From vermilion, too much of q as in the paper, over grey to blue: both sides are seen by every
 # eye, and what lies at 1/2 too.
@@ -122,7 +126,7 @@ class _Bins:
     which: np.ndarray
 
     @classmethod
-    def of(cls, column: np.ndarray) -> "_Bins":
+    def of(cls, column: np.ndarray) -> _Bins:
         """Bins of equal size that hold nearly all draws (s,); the others join the outermost."""
         column = np.asarray(column, float)
         low, high = np.quantile(column, INSIDE)

@@ -15,7 +15,7 @@ from .._core import check_kind, check_names
 from ._canvas import BAND, CURVE, ENVELOPE, INK, SMALL, named, open_corner, panels
 
 if TYPE_CHECKING:
-    from ..samples.calibration import Calibration
+    from ..data.calibration import Calibration
 
 # Pairs that are drawn, and new panels, at most.
 MOST_PAIRS, MOST_PANELS = 300, 24

@@ -12,15 +12,10 @@ from ..results import PPCurve
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..interpret.effects import Effects
-    from ..interpret.health import Reliability
-
 # Curves that are told apart in one picture; the others are drawn in one grey.
 MOST_CURVES = 12
 # Bins of truths near x_o, and where they end, in sd of q.
 BINS, END = 25, 4.0
-# Room around the bins of a reliability diagram.
-MARGIN = 0.03
 # Names of what :func:`components` returns.
 COMPONENTS = ("first principal component of x", "second principal component of x")
 
@@ -32,22 +27,20 @@ def farthest(lines: np.ndarray, ideal: np.ndarray, most: int = MOST_CURVES) -> l
 
 
 def near_shares(
-    effects: Effects, which: Sequence[int]
+    truths: np.ndarray, draws: np.ndarray, which: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draws of q and truths near x_o in bins of q's own scale, for some parameters (j,).
+    """Draws of q and true parameters (t, m) in bins of q's own scale, for some parameters (j,).
 
-    Edges (b + 1,), and the shares (j, b) of draws and of truths between them; what lies beyond is
-    counted in the outermost bins.
+    Edges (b + 1,), and the shares (j, b) of draws and of true parameters between them; what lies
+    beyond is counted in the outermost bins.
     """
-    assert effects.drawn is not None
-    assert effects.truths is not None
     edges = np.linspace(-END, END, BINS + 1)
-    both = (part[np.isfinite(part).all(1)] for part in (effects.drawn, effects.truths))
-    draws, truths = (
-        np.stack([np.histogram(part[:, j].clip(-END, END), edges)[0] / len(part) for j in which])
-        for part in both
-    )
-    return edges, draws, truths
+
+    def shares(part: np.ndarray) -> np.ndarray:
+        columns = (part[np.isfinite(part[:, j]), j].clip(-END, END) for j in which)
+        return np.stack([np.histogram(c, edges)[0] / max(1, len(c)) for c in columns])
+
+    return edges, shares(draws), shares(truths)
 
 
 def closed(curve: np.ndarray) -> np.ndarray:
@@ -86,18 +79,6 @@ def bin_count(null: np.ndarray) -> int:
     A null without any spread, as of a classifier that learns nothing, is a single bar.
     """
     return min(30, max(5, round(1.5 * len(null) ** 0.5))) if np.ptp(null) > 0 else 1
-
-
-def size_grid(sizes: np.ndarray, count: int) -> np.ndarray:
-    """Sizes of an error at which a curve of power is drawn, a little beyond those measured."""
-    return np.geomspace(sizes[0] / 2, sizes[-1] * 1.1, count)
-
-
-def reliability_limits(bins: Reliability) -> tuple[float, float]:
-    """Both ends of the axes of a reliability diagram: all bins and 1/2, with some room."""
-    low = min(bins.predicted.min(), bins.lower.min(), 0.5) - MARGIN
-    high = max(bins.predicted.max(), bins.upper.max(), 0.5) + MARGIN
-    return max(0.0, float(low)), min(1.0, float(high))
 
 
 def components(x: np.ndarray) -> np.ndarray:

@@ -15,26 +15,30 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from .._core import atomic_write, check_path
-from .at_observation import FIGURES, ObservationFigures
-from .average import average_figures
+from .._core import atomic_write, check_kind, check_path
+from ..verdict import OUTSIDE
+from .answer import forest, near, worst_parameters
+from .context import average_figures, places
 from .environment import environment, read, required
-from .map import Map
+from .pairs import PairPlot
+from .picture import null, pp, pp_curves
 from .sections import sections
 from .traces import Figure
 
 if TYPE_CHECKING:
-    from ..interpret.verdict import Verdict
+    from ..verdict import Verdict
 
 TITLE = "Local check of a posterior"
 
 
-def write(check: Verdict, path: str | os.PathLike[str], title: str = TITLE) -> None:
+def write(check: Verdict, path: str | os.PathLike[str], title: str | None = None) -> None:
     """Writes the report of a check as one HTML file that works without a network.
 
     The file appears whole or not at all. The usual ending of its path is ``.html``.
     """
     target = check_path(path)
+    if title is not None:
+        check_kind("title", title, "a text, or None", str)
     if not target.parent.is_dir():
         raise FileNotFoundError(
             f"path: expected a folder that exists; got {target.parent}. Make it first."
@@ -44,15 +48,14 @@ def write(check: Verdict, path: str | os.PathLike[str], title: str = TITLE) -> N
             f"path: expected a file to write; got the folder {target}. Add a name, such as "
             "report.html."
         )
-    content = page(check, title).encode()
+    content = page(check, TITLE if title is None else title).encode()
     with atomic_write(target) as file:
         file.write(content)
 
 
 def page(check: Verdict, title: str = TITLE) -> str:
     """The report of a check as HTML."""
-    check = check.readable
-    figures = ObservationFigures(check)
+    pairs = None if check.classified is None else PairPlot(check.classified, check.names)
     drawing, script = _plotly(), read("script.js")
     values = {
         "version": __version__,
@@ -60,27 +63,32 @@ def page(check: Verdict, title: str = TITLE) -> str:
         "date": check.settings.get("date", ""),
         "policy": _policy([drawing, script]),
         "plotly": _packed(drawing),
-        "data": _packed(_json(_data(check, figures))),
+        "data": _packed(_json(_data(check, pairs))),
         "script": script,
     }
-    return environment().get_template("page.html").render(**values, **sections(check, figures))
+    return environment().get_template("page.html").render(**values, **sections(check, pairs))
 
 
-def _data(check: Verdict, figures: ObservationFigures) -> dict[str, Any]:
+def _data(check: Verdict, pairs: PairPlot | None) -> dict[str, Any]:
     """What scripts draw."""
-    rejected = [i for i, wrong in enumerate(check.rejected) if wrong]
+    curves = pp_curves(check)
+    each = []
+    for i in range(len(check)):
+        figures: dict[str, Figure | None] = {}
+        if check.verdicts[i] != OUTSIDE:
+            figures = {"forest": forest(check, i), "near": near(check, i), "null": null(check, i)}
+            if pairs is not None and curves is not None:
+                figures["pp"] = pp(curves, i)
+                figures["pairs"] = pairs.figure(i, worst_parameters(check, i))
+        each.append({name: figure.plain for name, figure in figures.items() if figure is not None})
     return {
-        "start": rejected[0] if rejected else 0,
-        "places": Map(check).plain,
-        "overall": _plain(average_figures(check)),
-        "own": list(FIGURES),
+        "start": check.urgency[0],
+        "places": None if check.surroundings is None else places(check),
+        "average": {name: figure.plain for name, figure in average_figures(check).items()},
+        "own": ["forest", "near", "null", "pp", "pairs"],
         "record": _short(check.record),
-        "observations": [_plain(figures.at(i)) for i in range(len(check.labels))],
+        "observations": each,
     }
-
-
-def _plain(figures: dict[str, Figure]) -> dict[str, Any]:
-    return {name: figure.plain for name, figure in figures.items()}
 
 
 def _short(value: Any) -> Any:

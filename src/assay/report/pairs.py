@@ -1,45 +1,43 @@
-"""The pair plot: draws of q, coloured by the probability of being a truth."""
+"""The pair plot: draws of q, coloured by the probability of being a true parameter."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..results import LC2STResult
+from ..names import readable
 from .traces import Figure, Trace, axis, line
 from .words import brief, number, rounded, share
 
+if TYPE_CHECKING:
+    from ..local.lc2st import LC2STResult
+
 # Draws and parameters of a pair plot, and points in all of its panels together, at most; draws in
 # those of all observations together, at most, but so many in each.
-MOST_DRAWS, MOST_PARAMETERS, MOST_POINTS = 600, 6, 6000
+MOST_DRAWS, MOST_PARAMETERS, MOST_POINTS = 600, 4, 6000
 MOST_STORED, FEWEST_DRAWN = 10_000, 100
 # Bins of marginal distributions, and the least range of probabilities around 1/2.
 BINS, LEAST_RANGE = 24, 0.05
 # Pixels of a panel, and letters of a name beside it.
-PANEL, LETTERS = 150, 14
+PANEL, LETTERS = 110, 14
 
 
 @dataclass(frozen=True, eq=False)
 class PairPlot:
     """Draws of q at o observations with their probabilities, and names of the parameters.
 
-    Of many parameters the worst are shown, which stand first in (o, m). Weights (o, s) correct
-    each draw; they are None where that is not known. Colours are pale where the classifier has
-    learned noise.
+    Of many parameters the worst are shown.
     """
 
     result: LC2STResult
     names: tuple[str, ...]
-    weights: np.ndarray | None
-    worst: np.ndarray
-    pale: bool = False
 
     @cached_property
     def colour_range(self) -> float:
         """The largest distance of a probability from 1/2 at any observation, rounded up."""
-        if self.pale:
-            return 0.5
         far = float(np.abs(self.result.probabilities - 0.5).max())
         return min(0.5, max(LEAST_RANGE, float(np.ceil(20 * far) / 20)))
 
@@ -52,16 +50,16 @@ class PairPlot:
         most = min(s, MOST_DRAWS, stored, MOST_POINTS // max(1, m * (m - 1) // 2))
         return np.unique(np.linspace(0, s - 1, most).round().astype(int))
 
-    def figure(self, which: int) -> Figure:
+    def figure(self, which: int, worst: list[int]) -> Figure:
         """A triangle of panels: marginal distributions, and below them the draws."""
         theta = self.result.draws if self.result.theta is None else self.result.theta
-        some, d = np.sort(self.worst[which, :MOST_PARAMETERS]), self.result.probabilities[which]
+        some, d = sorted(worst[:MOST_PARAMETERS]), self.result.probabilities[which]
         columns, m = theta[which][:, some].T, len(some)
         names = tuple(self.names[j] for j in some)
         traces: list[Trace] = []
         layout: dict[str, Any] = {"height": 90 + PANEL * max(2, m), "coloraxis": self._scale}
         for row, column in enumerate(columns):
-            traces += self._marginal(which, column, _suffix(row * m + row))
+            traces.append(_marginal(column, _suffix(row * m + row)))
             traces += [_draws(across, row, m) for across in range(row)]
             for across in range(row + 1):
                 layout |= _panel(names, row, across)
@@ -71,9 +69,10 @@ class PairPlot:
         )
 
     def _words(self, d: np.ndarray, names: tuple[str, ...]) -> str:
+        known = ", ".join(map(readable, names))
         return (
-            f"Pair plot of {len(self.shown)} draws of q in {', '.join(names)}. By the "
-            f"classifier, q has too much mass at {share((d < 0.5).mean())} of its draws and too "
+            f"Pair plot of {len(self.shown)} draws of q in {known}. By the classifier, "
+            f" q has too much mass at {share((d < 0.5).mean())} of its draws and too "
             f"little at {share((d > 0.5).mean())}; probabilities of being a truth run from "
             f"{number(float(d.min()))} to {number(float(d.max()))}."
         )
@@ -85,18 +84,13 @@ class PairPlot:
         ends = {"cmin": 0.5 - self.colour_range, "cmax": 0.5 + self.colour_range}
         return {"colorscale": colours, **ends, "showscale": False}
 
-    def _marginal(self, which: int, column: np.ndarray, suffix: str) -> list[Trace]:
-        """The distribution of a parameter (s,) under q, and as the weights correct it."""
-        edges = np.linspace(column.min(), column.max() + 1e-12, BINS + 1)
-        kinds: list[tuple[str, Any, Trace]] = [("q", None, {"color": "@ink", "width": 1.2})]
-        if self.weights is not None:
-            green = {"color": "@green", "width": 2}
-            kinds.append(("corrected by the classifier", self.weights[which], green))
-        return [
-            line(edges, _heights(column, edges, weights), name, **style, shape="hv")
-            | {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
-            for name, weights, style in kinds
-        ]
+
+def _marginal(column: np.ndarray, suffix: str) -> Trace:
+    """The distribution of a parameter (s,) under q."""
+    edges = np.linspace(column.min(), column.max() + 1e-12, BINS + 1)
+    density, _ = np.histogram(column, edges, density=True)
+    drawn = line(edges, np.append(density, density[-1]), "q", color="@ink", width=1.2, shape="hv")
+    return drawn | {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "showlegend": False}
 
 
 def _suffix(at: int) -> str:
@@ -135,9 +129,3 @@ def _panel(names: tuple[str, ...], row: int, column: int) -> dict[str, Any]:
         y["matches"] = f"y{_suffix(row * m)}"
     ends = {f"xaxis{suffix}": (x, foot), f"yaxis{suffix}": (y, left)}
     return {name: given | {"showticklabels": outer} for name, (given, outer) in ends.items()}
-
-
-def _heights(column: np.ndarray, edges: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Densities over bins, with the last one twice, as steps ask for."""
-    density, _ = np.histogram(column, edges, weights=weights, density=True)
-    return np.append(density, density[-1])

@@ -16,7 +16,7 @@
   drawing.remove();
   const data = JSON.parse(await unpacked("data"));
   const articles = [...document.querySelectorAll("article")];
-  const rows = [...document.querySelectorAll("a[data-observation]")].map((a) => a.closest("tr"));
+  const numbers = [...document.querySelectorAll(".rows")];
   const darkly = window.matchMedia("(prefers-color-scheme: dark)");
   const coarse = window.matchMedia("(pointer: coarse)").matches;
   const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
@@ -77,7 +77,7 @@
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
     return made;
   };
-  const SHAPES = { x: "M-4-4 4 4M4-4-4 4", "triangle-up": "M0-5 5 4H-5Z", "square-open": "M-4-4H4V4H-4Z", "diamond-open": "M0-5 5 0 0 5-5 0Z" };
+  const SHAPES = { x: "M-4-4 4 4M4-4-4 4", "triangle-up": "M0-5 5 4H-5Z", "square-open": "M-4-4H4V4H-4Z", "x-thin-open": "M-3.5-3.5 3.5 3.5M3.5-3.5-3.5 3.5" };
   const swatch = (trace) => {
     const { marker = {}, line = {} } = trace;
     const first = (value) => (Array.isArray(value) ? value[0] : value);
@@ -86,7 +86,7 @@
     const area = trace.fillcolor || (trace.type === "bar" ? ink : line.width > 4 ? line.color : null);
     if (area) svg.append(element("rect", { x: -11, y: -4, width: 22, height: 8, fill: area }));
     else if ((trace.mode || "").startsWith("markers")) {
-      const open = /open|^x$/.test(marker.symbol);
+      const open = /open|^x/.test(marker.symbol);
       const paint = { fill: open ? "none" : ink, stroke: ink, "stroke-width": open ? 2 : 0 };
       const d = SHAPES[marker.symbol];
       svg.append(d ? element("path", { d, ...paint }) : element("circle", { r: 4.5, ...paint }));
@@ -113,13 +113,15 @@
     }));
   };
 
+  // Pixels of a forest around its rows.
+  const AROUND_ROWS = 110;
   const widthOf = (place) => {
     if (!printing) return place.clientWidth;
     return place.parentElement.classList.contains("wide") ? PRINTED.wide : PRINTED.narrow;
   };
   // Small panels have no room for numbers.
   const fitPairs = (layout, width, count) => {
-    layout.height = Math.min(layout.height, Math.max(300, 0.95 * width));
+    layout.height = Math.min(layout.height, Math.max(260, 0.9 * width));
     if (width / count > 90) return;
     for (const key of Object.keys(layout)) {
       if (!/^[xy]axis/.test(key)) continue;
@@ -127,20 +129,33 @@
       layout[key].title.font = { size: 10 };
     }
   };
-  // Panels without room beside each other stand below each other.
-  const fitNear = (layout, width) => {
-    if (width > 520) return;
-    const keys = Object.keys(layout).filter((key) => key.startsWith("xaxis"));
-    layout.height = 40 + 180 * keys.length;
-    keys.forEach((key, i) => {
-      layout[key].domain = [0.14, 0.98];
-      layout[`y${key.slice(1)}`].domain = [1 - (i + 0.66) / keys.length, 1 - (i + 0.04) / keys.length];
+  // Panels without room beside each other stand below each other, each with its own ordinate.
+  const NARROW = 560;
+  const BELOW_PANEL = 60;
+  const stack = (layout, traces, width, tall) => {
+    if (width > NARROW) return;
+    const axes = Object.keys(layout).filter((key) => key.startsWith("xaxis"));
+    const ordinate = layout.yaxis;
+    const panel = tall + BELOW_PANEL;
+    const whole = panel * axes.length;
+    layout.height = whole + layout.margin.t + layout.margin.b;
+    axes.forEach((key, i) => {
+      const number = key.slice(5);
+      const top = 1 - (i * panel) / whole;
+      layout[key] = { ...layout[key], domain: [0, 1], anchor: `y${number}` };
+      layout[`yaxis${number}`] = {
+        ...(layout[`yaxis${number}`] || ordinate), domain: [top - tall / whole, top], anchor: `x${number}`,
+      };
     });
+    for (const trace of traces) trace.yaxis = trace.xaxis.replace("x", "y");
+    for (const shape of layout.shapes || []) shape.yref = `${shape.xref.replace("x", "y")} domain`;
   };
   const draw = (id, figure) => {
     const place = byId(`plot-${id}`);
     if (!place || !figure) return;
     drawn.set(id, figure);
+    // What is folded is drawn when it is opened.
+    if (place.closest("details:not([open])")) return;
     drawIn(place, id, figure);
   };
   const drawIn = (place, id, figure) => {
@@ -150,126 +165,29 @@
     // On a screen a figure is as wide as its place, whatever that becomes.
     if (printing) layout.width = width;
     if (id === "pairs") fitPairs(layout, width, figure.columns.length - 1);
-    if (id === "near") fitNear(layout, width);
-    const traces = figure.data.map((trace) => themed(expanded(trace, figure.columns)));
+    const traces = figure.data.map((trace) => themed(expanded(trace, figure.columns || [])));
+    if (id === "near") stack(layout, traces, width, 120);
+    if (id === "forest") stack(layout, traces, width, layout.height - AROUND_ROWS);
     drawKey(place, traces);
     Plotly.react(place, traces, layout, CONFIG);
   };
-  const redraw = () => { for (const [id, figure] of [...drawn]) draw(id, figure); drawPlaces(); };
+  const redraw = () => { for (const [id, figure] of [...drawn]) draw(id, figure); };
 
-  // The map, in the coordinates that are chosen.
-  const places = data.places;
-  const [across, upwards] = ["axis-x", "axis-y"].map(byId);
-  // Where labels have room, clear of each other and of the rings; the one that is chosen first.
-  const SIDES = { "top center": [-0.5, -1.5], "middle right": [0.3, -0.5], "middle left": [-1.3, -0.5], "bottom center": [-0.5, 0.5] };
-  const ROOM = 0.09;
-  // Axes end where most points lie; what lies farther out stands at their edge, with an arrow.
-  const within = (column) => {
-    const [low, high] = places.ends[column];
-    return places.columns[column].map((v) => (v === null ? null : Math.min(high, Math.max(low, v))));
-  };
-  const beyond = (column, row) => {
-    const [[low, high], v] = [places.ends[column], places.columns[column][row]];
-    return v === null ? 0 : Number(v > high) - Number(v < low);
-  };
-  const onScale = (column) => (column === places.logarithmic ? Math.log10 : (v) => v);
-  const mapAxis = (column) => {
-    const [low, high] = places.ends[column].map(onScale(column));
-    const room = ROOM * (high - low || 1);
-    const scale = column === places.logarithmic ? { type: "log", dtick: "D2", tickformat: "~g" } : {};
-    return { title: { text: places.names[column] }, range: [low - room, high + room], ...scale };
-  };
-  const ARROWS = { "1,0": "→", "-1,0": "←", "0,1": "↑", "0,-1": "↓", "1,1": "↗", "1,-1": "↘", "-1,1": "↖", "-1,-1": "↙" };
-  const beside = (x, y) => `${["bottom", "middle", "top"][y + 1]} ${["left", "center", "right"][x + 1]}`;
-  const arrows = (i, j, pick) => {
-    const far = [...places.text.keys()].filter((row) => beyond(i, row) || beyond(j, row));
-    const ways = far.map((row) => [beyond(i, row), beyond(j, row)]);
-    return {
-      type: "scatter", mode: "text", x: pick(far, i), y: pick(far, j), name: "farther out",
-      text: ways.map((way) => ARROWS[way]), textposition: ways.map((way) => beside(...way)),
-      textfont: { size: 18, color: "@ink" }, hoverinfo: "skip", showlegend: false, cliponaxis: false,
-    };
-  };
-  const farOut = (row, columns) => columns.filter((column) => beyond(column, row)).map(
-    (column) => `<br>farther out: ${places.names[column]} = ${Number(places.columns[column][row].toPrecision(2))}`).join("");
-  const sidesOf = (i, j) => {
-    const scale = (column, size) => {
-      const value = onScale(column);
-      const [low, high] = places.ends[column].map(value);
-      return within(column).map((v) => (size * (value(v) - low)) / (high - low || 1));
-    };
-    // Less the numbers beside the axes, and their room.
-    const at = [scale(i, (widthOf(byId("plot-places")) - 60) / (1 + 2 * ROOM)), scale(j, -360 / (1 + 2 * ROOM))];
-    const taken = places.labels.map((_, row) => [at[0][row] - 9, at[1][row] - 9, 18, 18, row]);
-    const free = (box, row) => taken.every(([x, y, w, h, of]) => of === row
-      || box[0] > x + w || x > box[0] + box[2] || box[1] > y + h || y > box[1] + box[3]);
-    const clear = {};
-    const order = places.labels.map((_, row) => row).sort((a, b) => (b === current) - (a === current));
-    for (const row of order) {
-      const [w, h] = [7 * places.labels[row].replace(/&\w+;/g, "x").length, 16];
-      for (const [side, [dx, dy]] of Object.entries(SIDES)) {
-        const shift = side.startsWith("middle") ? [Math.sign(dx) * 8, 0] : [0, Math.sign(dy) * 8];
-        const box = [at[0][row] + dx * w + shift[0], at[1][row] + dy * h + shift[1], w, h];
-        if (!free(box, row)) continue;
-        clear[row] = side;
-        taken.push([...box, -1]);
-        break;
-      }
-    }
-    return clear;
-  };
+  // The map: what is near the selected observation, and where it lies.
   const placesFigure = () => {
-    const [i, j] = [Number(across.value), Number(upwards.value)];
-    const shown = { [i]: within(i), [j]: within(j) };
-    const pick = (rows_, column) => rows_.map((row) => shown[column][row]);
-    const dots = (which, name, marker) => ({
-      type: "scatter", mode: "markers", x: pick(which, i), y: pick(which, j), name, marker,
-      hoverinfo: "skip", showlegend: which.length > 0,
+    const { groups, layout, own, simulated, near, words } = data.places;
+    const pick = (from, rows) => from.map((column) => rows.map((row) => column[row]));
+    const [x, y] = pick(simulated, near[current]);
+    const [at_x, at_y] = pick(own, [current]);
+    const dots = (name, xs, ys, marker) => ({
+      type: "scatter", mode: "markers", name, x: xs, y: ys, marker, hoverinfo: "skip", cliponaxis: false,
     });
-    const traces = [
-      dots(places.simulated, "simulations", { color: "@band", size: 4, opacity: 0.5 }),
-      dots(places.near[current], "near the selected observation", { color: "@ink", size: 5, opacity: 0.75 }),
-    ];
-    traces.push(...places.groups.map((group) => ({
-      type: "scatter", mode: "markers",
-      x: pick(group.rows, i), y: pick(group.rows, j), name: group.name,
-      customdata: group.rows, hovertext: group.rows.map((row) => places.text[row] + farOut(row, [i, j])),
-      hovertemplate: "%{hovertext}<extra></extra>",
-      opacity: group.faint ? 0.55 : 1, cliponaxis: false,
-      marker: { symbol: group.symbol, color: group.color, size: group.faint ? 8 : 13,
-        line: { color: group.symbol === "circle-open" ? group.color : "@paper", width: group.symbol === "circle-open" ? 2 : 1 } },
-    })));
-    const own = places.labels.map((_, row) => row);
-    const sides = sidesOf(i, j);
-    traces.push({
-      type: "scatter", mode: "markers+text", x: pick(own, i), y: pick(own, j),
-      text: own.map((row) => (sides[row] ? places.labels[row] : "")),
-      textposition: own.map((row) => sides[row] || "top center"),
-      hoverinfo: "skip", showlegend: false, cliponaxis: false, marker: { size: 22, opacity: 0 },
-    });
-    traces.push({
-      type: "scatter", mode: "markers", x: pick([current], i), y: pick([current], j),
-      name: "selected", hoverinfo: "skip", cliponaxis: false,
-      marker: { symbol: "circle-open", size: 22, color: "@ink", line: { color: "@ink", width: 2 } },
-    });
-    traces.push(arrows(i, j, pick));
-    const at = places.line;
-    const line = (column, way) => (column !== places.logarithmic ? [] : [{
-      type: "line", line: { color: "@ink", width: 1, dash: "dash" },
-      ...(way === "y" ? { x0: 0, x1: 1, xref: "paper", y0: at, y1: at } : { y0: 0, y1: 1, yref: "paper", x0: at, x1: at }),
-    }]);
+    const ring = { symbol: "circle-open", size: 22, color: "@ink", line: { color: "@ink", width: 2 } };
     return {
-      data: traces, columns: [],
-      words: `${places.words} Of ${places.simulated.length} simulations, ${places.near[current].length} are near the selected observation.`,
-      layout: {
-        xaxis: mapAxis(i), yaxis: mapAxis(j),
-        height: 420, shapes: [...line(j, "y"), ...line(i, "x")],
-      },
+      data: [groups[0], dots("near the selected observation", x, y, { color: "@ink", size: 5 }), ...groups.slice(1),
+        dots("selected", at_x, at_y, ring)],
+      layout, words, columns: [],
     };
-  };
-  const drawPlaces = () => {
-    draw("places", placesFigure());
-    drawn.delete("places");
   };
 
   // One observation is chosen at a time; the page says which.
@@ -277,23 +195,21 @@
     const count = articles.length;
     current = ((which % count) + count) % count;
     articles.forEach((article, i) => { article.hidden = i !== current; });
-    rows.forEach((row, i) => {
-      if (i === current) row.setAttribute("aria-current", "true");
+    numbers.forEach((part, i) => { part.hidden = i !== current; });
+    for (const row of document.querySelectorAll("tr[data-observation]")) {
+      if (Number(row.dataset.observation) === current) row.setAttribute("aria-current", "true");
       else row.removeAttribute("aria-current");
-    });
-    byId("chosen").value = String(current);
-    byId("heading-observation").textContent = `The selected observation: ${articles[current].dataset.label}`;
-    byId("said").textContent = articles[current].dataset.said;
+    }
+    byId("said").textContent = articles[current].querySelector("h2").textContent;
     const figures = data.observations[current];
     for (const id of data.own) {
       const place = byId(`plot-${id}`);
       if (place) place.parentElement.hidden = !(id in figures);
       if (!(id in figures)) drawn.delete(id);
     }
-    const noise = byId("noise");
-    if (noise) noise.hidden = !("pp" in figures);
+    byId("picture").hidden = !("near" in figures);
     for (const [id, figure] of Object.entries(figures)) draw(id, figure);
-    drawPlaces();
+    if (data.places) draw("places", placesFigure());
     if (root.dataset.ready) window.history.replaceState(null, "", `#observation-${current}`);
   };
 
@@ -312,17 +228,16 @@
     repaint();
   });
   darkly.addEventListener("change", repaint);
-  // Paper holds every observation: the chosen one with all its figures, others with a few.
-  let opened = [];
+  for (const one of document.querySelectorAll("details")) one.addEventListener("toggle", redraw);
+
+  // Paper holds every observation with its forest and its picture.
   const unfold = () => {
-    opened = [...document.querySelectorAll("details:not([open])")];
-    for (const one of opened) one.open = true;
     articles.forEach((article, i) => {
       article.hidden = false;
       if (i === current) return;
-      for (const id of ["near", "bias", "width"].filter((key) => key in data.observations[i])) {
+      for (const id of ["forest", "near"].filter((key) => key in data.observations[i])) {
         const figure = document.createElement("figure");
-        figure.className = id === "near" ? "printed wide" : "printed";
+        figure.className = "printed wide";
         const place = document.createElement("div");
         figure.append(place);
         article.append(figure);
@@ -331,7 +246,6 @@
     });
   };
   const fold = () => {
-    for (const one of opened) one.open = false;
     for (const one of document.querySelectorAll("figure.printed")) one.remove();
     articles.forEach((article, i) => { article.hidden = i !== current; });
   };
@@ -349,9 +263,13 @@
   const cell = (text) => (/[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
   byId("save-json").addEventListener("click", () => save("check.json", "application/json", JSON.stringify(data.record, null, 1)));
   byId("save-csv").addEventListener("click", () => {
-    const lines = [...document.querySelectorAll("#verdict table tr")].map(
-      (row) => [...row.children].map((one) => cell(one.innerText.trim())).join(","));
-    save("check.csv", "text/csv", `${lines.join("\n")}\n`);
+    const lines = [["observation", "verdict", "kind", "parameters", "value", "lower", "upper"]];
+    for (const at of data.record.observations) {
+      for (const row of at.rows) {
+        lines.push([at.label, at.verdict, row.kind, row.parameters.join(" "), row.value, row.lower, row.upper]);
+      }
+    }
+    save("check.csv", "text/csv", `${lines.map((line) => line.map((part) => cell(String(part))).join(",")).join("\n")}\n`);
   });
   for (const button of document.querySelectorAll("button[data-format]")) {
     button.addEventListener("click", () => {
@@ -362,42 +280,65 @@
     });
   }
 
-  // Ways to choose.
-  byId("chosen").addEventListener("change", (event) => choose(Number(event.target.value)));
-  byId("previous").addEventListener("click", () => choose(current - 1));
-  byId("next").addEventListener("click", () => choose(current + 1));
-  for (const select of [across, upwards]) select.addEventListener("change", drawPlaces);
-  document.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    const busy = event.target.closest("input, select, textarea, .scroll, pre, nav");
-    if (!step || busy || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    choose(current + step);
-  });
-  rows.forEach((row, i) => {
-    row.dataset.row = String(i);
-    row.addEventListener("click", (event) => {
-      choose(i);
+  // Ways to choose, and to sort.
+  const order = () => [...document.querySelectorAll("tr[data-observation]")].map((row) => Number(row.dataset.observation));
+  const step = (by) => {
+    const all = order();
+    choose(all.length ? all[(all.indexOf(current) + by + all.length) % all.length] : current);
+  };
+  if (byId("list")) {
+    byId("previous").addEventListener("click", () => step(-1));
+    byId("next").addEventListener("click", () => step(1));
+    const body = document.querySelector("#table tbody");
+    body.addEventListener("click", (event) => {
+      const row = event.target.closest("tr");
+      if (!row) return;
+      choose(Number(row.dataset.observation));
       if (event.target.closest("a")) {
         event.preventDefault();
-        byId("observation").scrollIntoView();
-        articles[i].querySelector("h3").focus({ preventScroll: true });
+        byId("answer").scrollIntoView();
+        articles[current].querySelector("h2").focus({ preventScroll: true });
       }
     });
+    const value = (row, column) => {
+      const text = row.children[column].textContent.trim();
+      const number = Number(text.replace(/^< /, ""));
+      return column === 1 ? Number(row.dataset.rank) : Number.isFinite(number) && text ? number : text;
+    };
+    for (const button of document.querySelectorAll("button.sort")) {
+      button.addEventListener("click", () => {
+        const column = Number(button.dataset.column);
+        const head = button.parentElement;
+        const down = head.getAttribute("aria-sort") === "ascending";
+        for (const other of head.parentElement.children) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const rows = [...body.children].map((row) => [value(row, column), row]);
+        rows.sort(([a], [b]) => (typeof a === typeof b ? (a > b) - (a < b) : typeof a === "number" ? -1 : 1));
+        if (down) rows.reverse();
+        body.append(...rows.map(([, row]) => row));
+      });
+    }
+  }
+  document.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const busy = event.target.closest("input, select, textarea, .scroll, pre");
+    if (!by || busy || articles.length < 2 || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    step(by);
   });
 
   show(usual());
-  across.value = "0";
-  upwards.value = String(Math.min(1, places.names.length - 1));
-  for (const [id, figure] of Object.entries(data.overall)) draw(id, figure);
   const asked = /^#observation-(\d+)$/.exec(window.location.hash);
   choose(asked && Number(asked[1]) < articles.length ? Number(asked[1]) : data.start);
-  byId("plot-places").on("plotly_click", (event) => {
-    const row = event.points[0].customdata;
-    if (Number.isInteger(row) && row < places.count) choose(row);
-  });
+  for (const [id, figure] of Object.entries(data.average)) draw(id, figure);
+  const map = byId("plot-places");
+  if (map && map.on) {
+    map.on("plotly_click", (event) => {
+      const row = event.points[0].customdata;
+      if (Number.isInteger(row)) choose(row);
+    });
+  }
   // Tells anyone who waits that all is drawn.
   root.dataset.ready = "true";
-  // Figures have moved what the address asks for.
-  if (asked) byId("observation").scrollIntoView();
+  if (asked) byId("answer").scrollIntoView();
 })();

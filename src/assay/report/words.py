@@ -7,6 +7,7 @@ from html import escape
 
 import numpy as np
 
+from ..names import readable, shorten
 from ..results import number as three_digits
 from ..results import probability
 
@@ -83,29 +84,29 @@ def each_pvalue(names: Iterable[str], pvalues: np.ndarray) -> str:
         'a p = 0.500; b p = 0.001'
     """
     pairs = zip(names, pvalues, strict=True)
-    return listed(f"{name} p = {probability(float(p))}" for name, p in pairs)
+    return listed(f"{readable(name)} p = {probability(float(p))}" for name, p in pairs)
 
 
 def brief(name: str, most: int = LETTERS) -> str:
-    """A name beside a figure, as it is written, or both of its ends.
+    r"""A name beside a figure, as it is read, or both of its ends.
 
     Example:
-        >>> brief("amplitude of mode 12")
-        'amplitude…de 12'
+        >>> brief("amplitude of mode 12"), brief(r"$\log_{10} M$")
+        ('amplitude…de 12', 'log₁₀ M')
     """
-    tail, long = most // 3, len(name) > most
-    return literal(f"{name[: most - tail - 1].rstrip()}…{name[-tail:]}" if long else name)
+    return literal(shorten(readable(name), most))
 
 
 def literal(name: str) -> str:
-    """A name that Plotly shows as it is written, though it reads tags and entities.
+    """A name that Plotly shows as it is read, though it reads tags and entities itself.
 
-    TeX is read by MathJax only, which the page does not have.
+    TeX becomes Unicode: MathJax, which would typeset it, is not in the page.
 
     Example:
         >>> literal("<b>x</b> & y")
         '&lt;b&gt;x&lt;/b&gt; &amp; y'
     """
+    name = readable(name)
     return escape(re.sub(r"[\s\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069]+", " ", name), quote=False)
 
 

@@ -1,0 +1,320 @@
+"""The check: four questions about q at the observations, in order.
+
+.. code-block:: python
+
+    found = assay.check(posterior, theta, x, x_o)
+    found = assay.check(posterior, simulator=simulator, prior=prior, x_o=x_o)
+    found = assay.check(calibration, x_o=assay.Draws(x_o, theta_o))
+    print(found)
+    found.report("report.html")
+
+1. **Is x_o like the simulations?** If not, nothing is said of q (:mod:`assay.answers.typical`).
+2. **Is q right near x_o?** An exact test (:mod:`assay.local.score`).
+3. **How far off can q be?** Simultaneous intervals (:mod:`assay.answers.bounds`).
+4. **What can be done?** The last line of the verdict (:mod:`assay.verdict`).
+
+Beside the answers there is context: tests over all x, a classifier's probabilities, p-values at
+other simulated observations. It never changes a verdict.
+
+**x_o must not be chosen by looking at the parameters of the calibration.** It may be any data, and
+may depend on the simulated x; if it is picked because of the theta near it, p-values do not hold.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ._core import (
+    Seed,
+    Stages,
+    check_count,
+    check_kind,
+    check_number,
+    cpu,
+    own_terms,
+    seed_of,
+    stream,
+)
+from .answers.bounds import bounds
+from .answers.predictive import among
+from .answers.typical import typical
+from .classifiers.base import Classifier
+from .classifiers.mlp import MLP
+from .data.calibration import Draws, features_of
+from .data.draw import Drawing
+from .data.pairs import Simulations
+from .data.posterior import Embed
+from .data.prepare import Prepared, options_of, prepare
+from .local.score import Score, score
+from .results import Frozen, versions
+from .verdict import Verdict
+
+# Simulated observations that are shown around x_o, numbers of them at most, and at how many of
+# them q is tested.
+SHOWN, MOST_NUMBERS, TESTED = 400, 100_000, 16
+# Pairs that tests over all x look at, and pairs and copies of the classifier.
+PAIRS_OVER_ALL_X, PAIRS_OF_CLASSIFIER, COPIES_OF_CLASSIFIER = 1000, 10_000, 49
+# Draws of q at each x that ranks ask for.
+FEWEST_DRAWS = 4
+# The share of the level that tests over all x have together.
+OVER_ALL_X = 0.1
+_DEFAULT = MLP()
+
+
+@own_terms()
+def check(
+    posterior: Any,
+    theta: Any = None,
+    x: Any = None,
+    x_o: Any = None,
+    *,
+    simulator: Callable[[Any], Any] | None = None,
+    prior: Any = None,
+    simulations: int = 2000,
+    names: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
+    alpha: float = 0.05,
+    tolerance: float = 0.5,
+    near: Any = None,
+    draws: int = 16,
+    nulls: int = 199,
+    classifier: Classifier | None = _DEFAULT,
+    embed: Embed | None = None,
+    drawing: Drawing | None = None,
+    executor: Executor | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    seed: Seed = 0,
+) -> "Check":
+    """Checks q at one observation or many: four questions, four answers.
+
+    Args:
+        posterior: A posterior of a library that :mod:`assay.adapters` knows, a flow, an object
+            with ``sample(x, n)`` or such a function; or a calibration, with draws of q or of
+            latents, and then neither `theta` nor `x`.
+        theta: Parameters (n, m) of calibration pairs that q was not trained on; or a data frame,
+            a data set or a dict of arrays, whose names are taken over.
+        x: Their observations, (n, ...), or likewise.
+        x_o: The observation, (...,), or many, (o, ...); or :class:`assay.Draws`, with draws of q
+            there. It may be chosen by looking at x, but not by looking at `theta`.
+        simulator: In place of `theta` and `x`, what makes them: a function of parameters (b, m)
+            that returns observations (b, ...), or of one vector. Most simulations are then made
+            around x_o, where they say most.
+        prior: The prior of the simulator's parameters.
+        simulations: How many simulations are made.
+        names: Names of the parameters.
+        labels: Names of the observations.
+        alpha: The level at which q is rejected.
+        tolerance: How far off q may be where it passes: 0.5 is half a standard deviation in every
+            mean, and a width that is wrong by half.
+        near: What is near x_o: a share of the simulations, or :class:`assay.Nearest`.
+        draws: Draws of q that are made at each x.
+        nulls: Relabelled copies of the test.
+        classifier: Gives the draws at x_o probabilities, for pictures; None leaves it out.
+        embed: Turns observations into features, as in :class:`assay.Calibration`.
+        drawing: How draws of q are made: time limits, failures and resumption.
+        executor: Any :class:`concurrent.futures.Executor` that runs simulations.
+        resume: A folder in which simulations are kept, so that a check that was stopped goes on.
+        seed: An int or a generator. The same seed gives the same check.
+
+    Example:
+        >>> theta, noise = torch.randn(2, 1000, 1, generator=torch.Generator().manual_seed(0))
+        >>> narrow = lambda x, n: x / 2 + 0.4 * torch.randn(n, 1)  # 0.4 in place of 0.7
+        >>> found = check(narrow, theta, theta + noise, [0.5], names=["mu"], classifier=None)
+        >>> found.verdicts
+        ('rejected',)
+        >>> found.bounds.wrong[0][0].sentence
+        'q is 1... times too narrow in mu (1... to ...)'
+    """
+    seed, start = seed_of(seed), time.perf_counter()
+    alpha, tolerance = _checked(alpha, tolerance, nulls, classifier)
+    options = options_of(
+        near=near, draws=draws, seed=seed, embed=embed, drawing=drawing, names=names, labels=labels
+    )
+    source = _simulations(simulator, prior, simulations, executor, resume)
+    with Stages("checking", STAGES) as stage:
+        stage.enter("drawing from q")
+        data = prepare(posterior, theta, x, x_o, options, source)
+        stage.enter("comparing x_o with simulations")
+        like = typical(data.average.x, data.draws.x, _embedding(data), seed)
+        stage.enter("testing q near x_o")
+        test = score(data.tested, data.near, nulls, seed)
+        tested = test(data.draws.x)
+        stage.enter("bounding errors")
+        limits = bounds(data.pairs, data.draws.x, data.near, seed)
+        stage.enter("looking at other x")
+        context = _context(data, test, classifier, alpha, seed)
+    when = {"date": time.strftime("%Y-%m-%d %H:%M"), "seconds": time.perf_counter() - start}
+    asked = {"alpha": alpha, "tolerance": tolerance, "nulls": nulls, "draws": draws, "seed": seed}
+    return Check(
+        names=data.names,
+        labels=data.labels,
+        alpha=alpha,
+        tolerance=tolerance,
+        typical=like,
+        test=tested,
+        bounds=replace(limits, names=data.names).without(like.outside),
+        remarks=data.remarks,
+        settings={**data.tested.summary, **asked, **when, **versions()},
+        **context,
+    )
+
+
+# The seconds that stages take, about.
+STAGES = {
+    "drawing from q": 2.0,
+    "comparing x_o with simulations": 0.2,
+    "testing q near x_o": 1.0,
+    "bounding errors": 0.3,
+    "looking at other x": 4.0,
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Check(Verdict):
+    """What :func:`check` found; it can be printed, drawn, saved and reported."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Saves it to a file, to be read by :func:`assay.load`."""
+        from .io import save
+
+        save(self, path)
+
+    def report(self, path: str | os.PathLike[str], title: str | None = None) -> None:
+        """Writes one HTML file that works without a network, under a title."""
+        from .report import write
+
+        write(self, path, title)
+
+    def plot(self, which: int | str = 0) -> Any:
+        """One matplotlib figure of what was found at an observation, by its number or label."""
+        from .plots import summary
+
+        return summary(self, which)
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings(Frozen):
+    """Simulated observations around the o that are checked.
+
+    Args:
+        x: Some of the simulated observations, at random, (s, ...).
+        near: Which of them are near each observation, (o, s).
+        pvalue: The p-value of the test at the first of them; NaN where q was not tested, (s,).
+    """
+
+    x: np.ndarray
+    near: np.ndarray
+    pvalue: np.ndarray
+
+
+def _checked(
+    alpha: float, tolerance: float, nulls: int, classifier: Classifier | None
+) -> tuple[float, float]:
+    """The level and the tolerance, or refuses what makes no sense."""
+    alpha, tolerance = check_number("alpha", alpha), check_number("tolerance", tolerance)
+    if not alpha < 0.5:
+        raise ValueError(f"alpha: expected a number between 0 and 0.5; got {alpha}.")
+    least = int(np.ceil(1 / alpha - 1e-9)) - 1
+    if check_count("nulls", nulls) < least:
+        raise ValueError(
+            f"nulls: expected at least {least} for level {alpha:g}; got {nulls}, with which "
+            "nothing can be rejected."
+        )
+    if classifier is not None:
+        check_kind("classifier", classifier, "a classifier such as MLP(), or None", Classifier)
+    return alpha, tolerance
+
+
+def _simulations(
+    simulator: Any, prior: Any, simulations: int, executor: Any, resume: Any
+) -> Simulations | None:
+    """What makes pairs; None without a simulator."""
+    if simulator is not None:
+        return Simulations(simulator, prior, simulations, executor, resume)
+    for name, value in {"prior": prior, "executor": executor, "resume": resume}.items():
+        if value is not None:
+            raise ValueError(
+                f"{name}: expected None without a simulator; got {value!r}. Draws of q are kept "
+                "by drawing=Drawing(resume=folder)."
+            )
+    return None
+
+
+def _context(
+    data: Prepared, test: Score, classifier: Classifier | None, alpha: float, seed: int
+) -> dict[str, Any]:
+    """What stands beside the answers, by name; None where it does not apply."""
+    predicted = None
+    if data.predicted is not None:
+        predicted = among(*data.predicted, data.draws.x, _embedding(data))
+    return {
+        "predictive": predicted,
+        "surroundings": _surroundings(data, test, seed),
+        "classified": None if classifier is None else _classified(data, classifier, seed),
+        **_over_all_x(data, alpha, seed),
+    }
+
+
+def _embedding(data: Prepared) -> Embed | None:
+    """What turns x into features, given the parts of a dict where x is one."""
+    embed, layout = data.pairs.embed, data.pairs.layout
+    return None if embed is None else partial(features_of, embed=embed, layout=layout)
+
+
+def _surroundings(data: Prepared, test: Score, seed: int) -> Surroundings:
+    """Some simulated observations, and p-values at a few of them."""
+    most = min(SHOWN, max(TESTED, MOST_NUMBERS // data.average.x[0].numel()))
+    rows = some_rows(len(data.average.x), most, stream(seed, "surroundings"))
+    x, pvalue = data.average.x[rows], np.full(len(rows), np.nan)
+    features = data.pairs.observation(Draws(x)).features
+    theirs = data.pairs.observation(data.draws).features
+    near = data.near.inside(torch.cat([features, data.pairs.features]), theirs)[:, : len(rows)]
+    if not data.around:
+        pvalue[:TESTED] = test.pvalues(x[:TESTED])
+    return Surroundings(x.cpu().numpy(), near.cpu().numpy(), pvalue)
+
+
+def _classified(data: Prepared, classifier: Classifier, seed: int) -> Any:
+    """A classifier's probabilities at draws of q, with those of relabelled copies."""
+    from .local.lc2st import lc2st  # trains networks, which a check may leave out
+
+    pairs = data.tested
+    if len(pairs) > PAIRS_OF_CLASSIFIER:
+        rows = some_rows(len(pairs), PAIRS_OF_CLASSIFIER, stream(seed, "classifier"))
+        pairs = pairs.subset(rows)
+    if pairs.theta_q is not None:
+        pairs = replace(pairs, theta_q=pairs.theta_q[:, :1])
+    found = lc2st(pairs, classifier, COPIES_OF_CLASSIFIER, seed=seed)(data.draws)
+    # As many digits as can be drawn.
+    return replace(found, null_probabilities=np.asarray(found.null_probabilities, np.float16))
+
+
+def _over_all_x(data: Prepared, alpha: float, seed: int) -> dict[str, Any]:
+    """Tests over all x; None where q has too few draws at each x."""
+    if (data.average.k or 0) < FEWEST_DRAWS:
+        return dict.fromkeys(("sbc", "coverage", "tarp"))
+    from .average.coverage import coverage, tarp
+    from .average.sbc import sbc
+    from .nulls.ranks import UniformRanks
+
+    rows = some_rows(len(data.average), PAIRS_OVER_ALL_X, stream(seed, "over all x"))
+    pairs = data.average.subset(rows)
+    null = UniformRanks.enough(2 * pairs.m + 1, OVER_ALL_X * alpha)
+    return {
+        "sbc": replace(sbc(pairs, null=null, seed=seed), names=data.names),
+        "coverage": replace(coverage(pairs, null=null, seed=seed), names=data.names),
+        "tarp": tarp(pairs, null=null, seed=seed),
+    }
+
+
+def some_rows(n: int, most: int, generator: torch.Generator) -> Tensor:
+    """At most so many of n rows, at random, in their order."""
+    return cpu.randperm(n, generator=generator)[:most].sort().values

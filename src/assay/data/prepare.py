@@ -1,0 +1,289 @@
+"""What a check looks at: pairs with draws of q, observations with draws there, what is near.
+
+They come from a calibration, from a posterior with pairs, or from a posterior with a simulator.
+The test that decides looks at latents where the posterior is a flow, which say more than draws,
+and at draws of q otherwise. Everything else looks at draws of q in parameters.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from .._core import check_count, check_kind, check_names, cpu, stream
+from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
+from .calibration import Calibration, Draws, Joint, Latents
+from .draw import Drawing, draw_observed, drawn_at
+from .guards import autocorrelation
+from .pairs import Simulations, pairs_around
+from .posterior import (
+    AnotherQ,
+    Base,
+    Embed,
+    Flow,
+    Posterior,
+    as_posterior,
+    check_sets,
+    flow_to_base,
+    latents,
+)
+from .tables import Layout
+
+# Draws of q that are made at each observation.
+OBSERVED_DRAWS = 1000
+# The share of draws at x_o that must lie in the range of draws at the nearest x.
+OWN = 0.05
+
+
+@dataclass(frozen=True)
+class Options:
+    """How samples for a check are made; see :func:`assay.check` for the fields."""
+
+    near: float | Nearest | None
+    draws: int
+    seed: int
+    embed: Embed | None
+    drawing: Drawing
+    names: Sequence[str] | None
+    labels: Sequence[str] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """The samples of a check.
+
+    Args:
+        pairs: Pairs with draws of q, in parameters; latents where no flow tells parameters.
+        tested: The same pairs as the deciding test looks at them.
+        draws: The observations, with a leading axis, and draws of q there.
+        near: What is near an observation.
+        average: Pairs whose parameters are of the prior, with draws of q.
+        names, labels: Names of the parameters and of the observations.
+        remarks: What is to be said of the samples.
+        predicted: Simulations of one draw of q at each observation, and these draws; None without
+            a simulator.
+        around: Whether pairs were simulated around the observations.
+    """
+
+    pairs: Calibration
+    tested: Calibration
+    draws: Draws
+    near: Nearest
+    average: Calibration
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+    remarks: tuple[str, ...]
+    predicted: tuple[Tensor, Tensor] | None = None
+    around: bool = False
+
+
+def prepare(
+    posterior: Any,
+    theta: Any,
+    x: Any,
+    x_o: Any,
+    options: Options,
+    source: Simulations | None = None,
+) -> Prepared:
+    """Makes the samples of a check, or refuses what does not fit together."""
+    if x_o is None:
+        raise ValueError("x_o: expected the observation to be checked; got None.")
+    if source is not None:
+        if theta is not None or x is not None or isinstance(posterior, Calibration):
+            raise ValueError(
+                "simulator: expected it in place of pairs; got both. Use check(posterior, "
+                "simulator=simulator, prior=prior, x_o=x_o), or check(posterior, theta, x, x_o)."
+            )
+        return _from_simulator(posterior, x_o, options, source)
+    if not isinstance(posterior, Calibration):
+        return _from_posterior(posterior, theta, x, x_o, options)
+    if theta is not None or x is not None or options.embed is not None:
+        raise ValueError(
+            "theta: expected None with a calibration, which holds theta, x and embed; got "
+            "more. Use check(calibration, x_o=Draws(x_o, theta_o))."
+        )
+    return _from_calibration(posterior, x_o, options)
+
+
+def _from_calibration(calibration: Calibration, x_o: Any, options: Options) -> Prepared:
+    given = _observed(x_o, calibration.layout)
+    many = given.many(calibration.observation(given))
+    pairs = calibration
+    if isinstance(calibration, Latents):
+        sets = calibration.sets(options.draws, stream(options.seed, "base"))
+        embed, layout = calibration.embed, calibration.layout
+        pairs = Calibration(calibration.theta, calibration.x, sets[:, 1:], embed, layout=layout)
+        pairs = replace(pairs, names=tuple(f"latent[{j}]" for j in range(pairs.m)))
+    observed = calibration.observe(many, options.seed)
+    if many.theta is None:
+        many = Draws(many.x, observed.draws)
+    near = calibration.nearest(options.near)
+    return _prepared(pairs, calibration, many, near, pairs, options)
+
+
+def _from_posterior(posterior: Any, theta: Any, x: Any, x_o: Any, options: Options) -> Prepared:
+    if theta is None or x is None:
+        raise ValueError(
+            "theta, x: expected calibration pairs that the posterior was not trained on; got "
+            "None. Use check(posterior, theta, x, x_o)."
+        )
+    given = Joint.of(theta, x, options.embed)
+    sampler = as_posterior(posterior, given.x, given.layout)
+    given = given.named_by(sampler)
+    drawn = drawn_at(sampler, given.x, options.draws, options.seed, "draws", options.drawing)
+    pairs = given.with_draws(drawn, given.features_by(sampler, options.embed))
+    many = _with_draws(_observed(x_o, given.layout), pairs, sampler, options)
+    tested, remark = _tested(sampler, pairs, many, options.seed)
+    near = _nearest(options.near, pairs, tested)
+    return _prepared(pairs, tested, many, near, pairs, options, (*drawn.remarks, *remark))
+
+
+def _from_simulator(posterior: Any, x_o: Any, options: Options, source: Simulations) -> Prepared:
+    made = pairs_around(
+        posterior,
+        _observed(x_o, None),
+        source,
+        k=options.draws,
+        embed=options.embed,
+        drawing=options.drawing,
+        seed=options.seed,
+    )
+    pairs, near = made.near, options.near
+    if near is None:
+        near = made.share
+    remarks = made.sentence, *made.near.remarks, *made.prior.remarks
+    prepared = _prepared(
+        pairs, pairs, made.draws, pairs.nearest(near), made.prior, options, remarks
+    )
+    return replace(prepared, predicted=made.predicted, around=True)
+
+
+def _prepared(
+    pairs: Calibration,
+    tested: Calibration,
+    draws: Draws,
+    near: Nearest,
+    average: Calibration,
+    options: Options,
+    remarks: tuple[str, ...] = (),
+) -> Prepared:
+    o = len(draws.x)
+    names = pairs.parameter_names
+    if options.names is not None:
+        names = check_names("names", options.names, pairs.m)
+    labels = ("x_o",) if o == 1 else tuple(f"x_o[{i}]" for i in range(o))
+    if options.labels is not None:
+        labels = check_names("labels", options.labels, o)
+    said = (*remarks, *_own_remarks(pairs, draws, near, labels))
+    return Prepared(pairs, tested, draws, near, average, names, labels, tuple(dict.fromkeys(said)))
+
+
+def _observed(x_o: Any, layout: Layout | None) -> Draws:
+    """The observations, whose dicts are laid out as those of x."""
+    if isinstance(x_o, Draws):
+        return x_o
+    return Draws(x_o, n=OBSERVED_DRAWS, layout=layout if isinstance(x_o, Mapping) else None)
+
+
+def _with_draws(given: Draws, pairs: Calibration, sampler: Posterior, options: Options) -> Draws:
+    """The observations with a leading axis, and draws of q there."""
+    many = given.many(pairs.observation(given))
+    if many.theta is not None:
+        return many
+    at = draw_observed(sampler, many.x, given.n, options.seed, options.drawing)
+    return replace(many, theta=at)
+
+
+def _nearest(near: float | Nearest | None, pairs: Calibration, tested: Calibration) -> Nearest:
+    """What is near; for latents, whose base draws are others, near for q by its draws alone."""
+    near = as_nearest(near)
+    if near.distance is not None or not isinstance(tested, Latents):
+        return tested.nearest(near) if tested is pairs else pairs.nearest(near)
+    if pairs.features.shape[1] <= FEW_FEATURES:
+        return replace(near, distance=Distance())
+    return replace(near, distance=DistanceForQ.fit(pairs.features, cast(Tensor, pairs.theta_q)))
+
+
+def _tested(
+    sampler: Posterior, pairs: Calibration, draws: Draws, seed: int
+) -> tuple[Calibration, tuple[str, ...]]:
+    """What the deciding test looks at: latents of a flow, coordinates in which q is normal, draws.
+
+    Latents are those of a flow that is one q with its draws: here, near x_o and there.
+    """
+    if sampler.flow is not None:
+        try:
+            base = _check_flow(sampler.flow, pairs, draws, seed)
+        except AnotherQ:
+            return pairs, (_DRAWS_INSTEAD,)
+        z = flow_to_base(sampler.flow, pairs.theta, pairs.x)
+        named: Any = {"names": pairs.names, "layout": pairs.layout}
+        return Latents(z, pairs.x, None, pairs.embed, base=base, flow=sampler.flow, **named), ()
+    if sampler.coordinates is None:
+        return pairs, ()
+    members = pairs.members
+    x = pairs.x.repeat_interleave(members.shape[1], 0)
+    z = latents(sampler.coordinates, members.flatten(0, 1), x).reshape(members.shape)
+    # A true parameter at the end of its range may have no finite latent.
+    if not z.isfinite().all():
+        return pairs, ()
+    return pairs.with_members(z[:, 0], z[:, 1:]), (_COORDINATES,)
+
+
+_COORDINATES = (
+    "Draws are compared with true parameters in the latent coordinates of the network's flow, "
+    "which is exact for the truncated q."
+)
+_DRAWS_INSTEAD = (
+    "The flow's inverse does not belong to the draws that its sample(x, n) returns, as if these "
+    "were truncated to the prior. q is what is sampled: it is tested with draws."
+)
+
+
+def _check_flow(flow: Flow, pairs: Calibration, draws: Draws, seed: int) -> Base:
+    """The base of a flow whose draws, everywhere, near observations and there, belong to it."""
+    z = pairs.to_latent(flow, seed)
+    observation = z.observe(draws, seed).observation
+    theta = pairs.members[:, 1:]
+    near = Nearest(distance=Distance()).inside(pairs.features, observation.features)
+    everywhere = torch.ones_like(near[:1])
+    check_sets(flow, z.base, theta, pairs.x, torch.cat([everywhere, near]))
+    each = cpu.eye(len(observation.x), dtype=torch.bool)
+    check_sets(flow, z.base, cast(Tensor, draws.theta).to(theta), observation.x, each)
+    return z.base
+
+
+def _own_remarks(
+    pairs: Calibration, draws: Draws, near: Nearest, labels: tuple[str, ...]
+) -> list[str]:
+    """What is to be said of draws: a chain, or other draws at x_o than at the nearest x."""
+    remarks = list(pairs.remarks)
+    chain = autocorrelation(pairs.members[:, 1:])
+    if chain is not None:
+        remarks.append(chain.words)
+    inside = near.inside(pairs.features, pairs.observation(draws).features)
+    strange = []
+    for label, rows, theta in zip(labels, inside, cast(Tensor, draws.theta), strict=True):
+        there = cast(Tensor, pairs.theta_q)[rows].flatten(0, 1)
+        theta = theta.to(there)
+        within = (theta >= there.amin(0)) & (theta <= there.amax(0))
+        if not (within.double().mean(0) >= OWN).all():
+            strange.append(label)
+    if strange:
+        remarks.append(
+            f"The draws theta_o at {', '.join(strange)} lie outside those of q at the nearest x: "
+            "are they draws of q there, and in the same units?"
+        )
+    return remarks
+
+
+def options_of(**given: Any) -> Options:
+    """Checked options."""
+    if given["near"] is not None:
+        given["near"] = as_nearest(given["near"])
+    given["draws"] = check_count("draws", given["draws"])
+    given["drawing"] = Drawing() if given["drawing"] is None else given["drawing"]
+    check_kind("drawing", given["drawing"], "a Drawing(), or None", Drawing)
+    return Options(**given)

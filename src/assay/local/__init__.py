@@ -1,0 +1,1 @@
+"""Local tests: at one observation or many, not on average over x."""

@@ -1,0 +1,353 @@
+r"""Feature maps of the score test: where a member lies in its set, given x, and among all members.
+
+The **members** of a set are the true parameter and the draws of q at the same x. A feature map
+looks at all members alike, whichever is labelled the true parameter; if q is right, exchanging
+that label then changes nothing.
+
+A **dense** map gives many features of all parameters and x together, which the test weighs by
+their covariance, as a linear classifier does. A **sparse** map gives a few features of each single
+parameter, or of each pair, and the test looks at the largest: errors are confined to one parameter
+more often than they are spread over all.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from .._core import cpu, stream
+from ..neighbourhood import TINY, RobustScale, ridge, standard_deviation
+
+# Members in a set from which z-scores and ranks within a set are taken.
+FEWEST_MEMBERS = 6
+# Coordinates beyond this are moved to it: the cube of a wild one would hide all others.
+FARTHEST = 8.0
+# Sets from which means and scales are learned.
+MOST_FITTED = 20_000
+# Cosines in x on which members are regressed.
+FEWEST_COSINES, MOST_COSINES = 16, 256
+# The typical length of frequencies of oscillating errors.
+LENGTH = 3.0
+# Features of products with x, and parameters up to which pairs are looked at.
+MOST_PRODUCTS, MOST_PAIRED = 512, 150
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Where the r members of b sets lie; x has the scaled features of their observations.
+
+    Args:
+        z: Z-scores among the members of the set, (b, r, m).
+        levels: Ranks among them as levels between 0 and 1, that of the radius last, (b, r, m + 1).
+        given_x: Residuals of a regression on x, in units of the scale given x, (b, r, m).
+        given_others: Residuals of these on the other parameters, (b, r, m).
+        pooled: In units of all members at any x, (b, r, m).
+        x: Features of the observations on a common scale, (b, d).
+    """
+
+    z: Tensor
+    levels: Tensor
+    given_x: Tensor
+    given_others: Tensor
+    pooled: Tensor
+    x: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Turns members into positions; learned from all members and x, whatever their labels.
+
+    Args:
+        x_scale: The scale of x.
+        mean, deviation: Of all members, each (m,).
+        regression: Weights (p, 2 m) of the mean and the log scale of members given x; None where
+            members are draws of a normal base.
+        partial: Turns residuals given x into residuals given the other parameters, (m, m).
+        ranked: Whether sets are large enough for z-scores and ranks within them.
+    """
+
+    x_scale: RobustScale
+    mean: Tensor
+    deviation: Tensor
+    regression: Tensor | None
+    partial: Tensor
+    ranked: bool
+
+    @classmethod
+    def fit(cls, members: Tensor, x: Tensor, *, normal: bool) -> Self:
+        """Learns from members (n, r, m) and features (n, d); `normal` for draws of N(0, I)."""
+        step = 1 + len(x) // MOST_FITTED
+        members, x = members[::step], x[::step]
+        everyone, m = members.flatten(0, 1), members.shape[2]
+        varies = everyone.amax(0) > everyone.amin(0)
+        # A constant parameter stays at zero, whatever rounding leaves of it.
+        deviation = standard_deviation(everyone).where(varies, torch.inf)
+        known = RobustScale.fit(x), everyone.mean(0), deviation
+        if normal:
+            return cls(*known, None, cpu.eye(m), ranked=False)
+        scale, mean, deviation = known
+        design = _design(scale(x).float(), _cosines(len(x)))
+        scaled = ((members - mean) / deviation).double()
+        centre, _ = ridge(design, scaled.mean(1))
+        residuals = scaled - (design @ centre)[:, None]
+        width, _ = ridge(design, (residuals.abs() + 1e-4).log().mean(1))
+        # The constant is the first column of the design: residuals get unit variance.
+        u = residuals / (design @ width).exp()[:, None]
+        width[0] += standard_deviation(u.flatten(0, 1)).log()
+        u = residuals / (design @ width).exp()[:, None]
+        weights = torch.cat([centre, width], 1).float()
+        ranked = members.shape[1] >= FEWEST_MEMBERS
+        return cls(*known, weights, _partial_residuals(u - u.mean(1, keepdim=True)), ranked)
+
+    def __call__(self, members: Tensor, x: Tensor) -> Positions:
+        """Positions of members (b, r, m) at observations with features (b, d)."""
+        scaled = self.x_scale(x).float()
+        if self.regression is None:
+            z = _clamp(members)
+            return Positions(z, _normal_levels(z), z, z, z, scaled)
+        pooled = ((members - self.mean) / self.deviation).float()
+        cosines = self.regression.shape[0] - 1 - scaled.shape[1]
+        predicted = _design(scaled, cosines).float() @ self.regression.to(scaled)
+        centre, width = predicted[:, None].chunk(2, 2)
+        given_x = _clamp((pooled - centre) / width.exp())
+        given_others = _clamp(given_x @ self.partial.to(given_x))
+        if not self.ranked:
+            levels = _normal_levels(given_x)
+            return Positions(given_x, levels, given_x, given_others, _clamp(pooled), scaled)
+        z = _z_scores(members)
+        return Positions(z, _levels(members, z), given_x, given_others, _clamp(pooled), scaled)
+
+
+def _cosines(n: int) -> int:
+    """Few enough cosines in x for a regression that does not fit n sets one by one."""
+    return max(FEWEST_COSINES, min(MOST_COSINES, n // 10))
+
+
+def _design(x: Tensor, cosines: int) -> Tensor:
+    """One, x (b, d) and cosines of it, in double precision."""
+    frequencies, phases = random_waves(cosines, 1.0, x.shape[1], "regression")
+    waves = (x @ frequencies.to(x) + phases.to(x)).cos() * math.sqrt(2 / cosines)
+    return torch.cat([torch.ones_like(x[:, :1]), x, waves], 1).double()
+
+
+def _partial_residuals(u: Tensor) -> Tensor:
+    """The matrix (m, m) that turns coordinates (n, r, m) into residuals given the others.
+
+    It is the inverse of their covariance, with columns of unit variance.
+    """
+    table = u.flatten(0, 1).double()
+    covariance = table.mT @ table / len(table)
+    covariance.diagonal().add_(1e-3 * covariance.diagonal().mean().clamp_min(TINY))
+    precision = torch.linalg.inv(covariance)
+    return (precision / precision.diagonal().clamp_min(TINY).sqrt()).float()
+
+
+def _clamp(u: Tensor) -> Tensor:
+    return u.float().clamp(-FARTHEST, FARTHEST)
+
+
+def _z_scores(members: Tensor) -> Tensor:
+    """Z-scores (b, r, m) within sets; zero for a parameter that does not vary in its set."""
+    centred = members - members.mean(1, keepdim=True)
+    scale = centred.square().mean(1, keepdim=True).sqrt()
+    precision = 10 * torch.finfo(members.dtype).eps * members.abs().amax(1, keepdim=True)
+    constant = scale <= precision
+    return _clamp(torch.where(constant, 0, centred / torch.where(constant, 1, scale)))
+
+
+def _levels(members: Tensor, z: Tensor) -> Tensor:
+    """Mid-ranks within sets as levels, (b, r, m + 1), that of the length of z last."""
+    length = z.square().sum(2, keepdim=True).to(members)
+    return mid_ranks(torch.cat([members, length], 2))
+
+
+def mid_ranks(values: Tensor) -> Tensor:
+    """Mid-ranks of values (b, r, j) within their set, as levels between 0 and 1."""
+    columns = values.mT.contiguous()
+    ordered = columns.sort(2).values
+    below = torch.searchsorted(ordered, columns)
+    up_to = torch.searchsorted(ordered, columns, right=True)
+    return ((below + up_to) / (2 * values.shape[1])).mT.float()
+
+
+def _normal_levels(z: Tensor) -> Tensor:
+    """Levels (b, r, m + 1) of coordinates that are standard normal if q is right."""
+    half = cpu.tensor(z.shape[2] / 2).to(z)
+    radius = torch.special.gammainc(half, z.square().sum(2, keepdim=True) / 2)
+    return torch.cat([torch.special.ndtr(z), radius], 2)
+
+
+def random_waves(n: int, length: float, width: int, *key: str) -> tuple[Tensor, Tensor]:
+    """Random frequencies (width, n) of a typical length, and phases (n,); always the same."""
+    generator = stream(0, "waves", n, width, *key)
+    frequencies = cpu.randn(width, n, generator=generator) * length / math.sqrt(max(1, width))
+    return frequencies, 2 * math.pi * cpu.rand(n, generator=generator)
+
+
+# Dense maps: features (b, r, p).
+
+
+def waves(at: Positions, bandwidth: float, coordinates: str = "given_x", n: int = 256) -> Tensor:
+    """Cosines of coordinates and x, whose frequencies in the coordinates have a typical length."""
+    u = getattr(at, coordinates)
+    name = f"{coordinates} {bandwidth}"
+    ours, _ = random_waves(n, bandwidth, u.shape[2], "member", name)
+    theirs, phases = random_waves(n, 1.0, at.x.shape[1], "x", name)
+    shift = at.x @ theirs.to(u) + phases.to(u)
+    return (u @ ours.to(u)).add_(shift[:, None]).cos_()
+
+
+def first_two_powers(at: Positions) -> Tensor:
+    """First and second powers of coordinates given x."""
+    return torch.cat([at.given_x, at.given_x.square() - 1], 2)
+
+
+def powers_times_x(at: Positions) -> Tensor:
+    """First and second powers, times one and x: errors that change with x."""
+    powers, x = first_two_powers(at), at.x
+    most = max(1, MOST_PRODUCTS // powers.shape[2])
+    if x.shape[1] > most:
+        x = x @ random_waves(most, 1.0, x.shape[1], "products")[0].to(x)
+    factors = torch.cat([torch.ones_like(x[:, :1]), x], 1)
+    return (powers[..., None] * factors[:, None, None]).flatten(2)
+
+
+def powers_times_waves(at: Positions) -> Tensor:
+    """First and second powers, times cosines in x: errors that oscillate with x."""
+    powers = first_two_powers(at)
+    n = max(2, min(32, MOST_PRODUCTS // powers.shape[2]))
+    frequencies, phases = oscillations(n, at.x.shape[1])
+    factors = (at.x @ frequencies.to(powers) + phases.to(powers)).cos()
+    return (powers[..., None] * factors[:, None, None]).flatten(2)
+
+
+def oscillations(n: int, d: int) -> tuple[Tensor, Tensor]:
+    """Frequencies (d, n) in x and phases (n,), half of them along single features of x.
+
+    Along each feature there are cosines and sines; the other half has random directions.
+    """
+    frequencies, phases = random_waves(n, LENGTH, d, "oscillations")
+    single = cpu.arange(n // 2)
+    feature, size = single // 2 % d, (single // 2 // d).float()
+    frequencies[:, : n // 2] = 0
+    frequencies[feature, single] = LENGTH * (0.5 + (size + 0.5) / (1 + size.max()))
+    phases[: n // 2] = -math.pi / 2 * (single % 2)
+    return frequencies, phases
+
+
+# Sparse maps: features (b, r, j, q), q of them for each parameter or pair j.
+
+
+def hermite_powers(at: Positions, orders: tuple[int, ...], coordinates: str = "z") -> Tensor:
+    """Hermite polynomials of each parameter."""
+    polynomials = hermite(getattr(at, coordinates))
+    return torch.stack([polynomials[order] for order in orders], 3)
+
+
+def rank_polynomials(at: Positions, order: int = 8) -> Tensor:
+    """Legendre polynomials of the level of each parameter, and of the radius.
+
+    Neyman 1937, *Smooth test for goodness of fit*: they see several modes, and tails.
+    """
+    # Of a single parameter the radius says nothing more.
+    levels = at.levels[..., :1] if at.levels.shape[2] == 2 else at.levels
+    return torch.stack(legendre(2 * levels - 1, order), 3)
+
+
+def pair_products(at: Positions, order: int) -> Tensor:
+    """Products of Hermite polynomials, of one order, of each two parameters."""
+    power = hermite(at.z)[order]
+    first, second = torch.triu_indices(power.shape[2], power.shape[2], 1, device=power.device)
+    return (power[..., first] * power[..., second])[..., None]
+
+
+def distances(at: Positions, order: int = 4) -> Tensor:
+    """Legendre polynomials of levels of distances to the other members of the set.
+
+    To the nearest, the third nearest, and to all: a member where q has no draws is far from all,
+    whatever the shape of q.
+    """
+    u = at.given_x
+    apart = torch.cdist(u, u, compute_mode="donot_use_mm_for_euclid_dist")
+    ordered = apart.sort(2).values[:, :, 1:]  # without that to itself
+    third = min(2, ordered.shape[2] - 1)
+    found = torch.stack([ordered[:, :, 0], ordered[:, :, third], ordered.mean(2)], 2)
+    return torch.stack(legendre(2 * mid_ranks(found) - 1, order), 3)
+
+
+def hermite(z: Tensor) -> list[Tensor]:
+    """Orthonormal Hermite polynomials of orders 0 to 4."""
+    each = [torch.ones_like(z), z]
+    for k in range(1, 4):
+        each.append((z * each[k] - math.sqrt(k) * each[k - 1]) / math.sqrt(k + 1))
+    return each
+
+
+def legendre(t: Tensor, order: int) -> list[Tensor]:
+    """Orthonormal Legendre polynomials of orders from 1 on, on [-1, 1]."""
+    each = [torch.ones_like(t), t]
+    for k in range(1, order):
+        each.append(((2 * k + 1) * t * each[k] - k * each[k - 1]) / (k + 1))
+    return [math.sqrt(2 * k + 1) * p for k, p in enumerate(each) if k]
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """A feature map, and the kind of evidence that its sums are added to.
+
+    Args:
+        kind: The kind of evidence.
+        function: Turns positions into features.
+        near_sizes: For a dense map, at how many sizes of the neighbourhood, from the largest, sums
+            near x_o are looked at by themselves. None for a sparse map.
+        columns: For a sparse map, the number of features of each parameter or pair.
+    """
+
+    kind: str
+    function: Callable[[Positions], Tensor]
+    near_sizes: int | None = None
+    columns: int = 1
+
+    @property
+    def dense(self) -> bool:
+        """Whether features are weighed together."""
+        return self.near_sizes is not None
+
+
+# Chosen together on one half of the designs of benchmarks/alternatives.py; see docs/defaults.md.
+FEATURE_MAPS = (
+    FeatureMap("smooth", partial(waves, bandwidth=0.5), near_sizes=2),
+    FeatureMap("smooth", partial(waves, bandwidth=1.0), near_sizes=2),
+    FeatureMap("smooth", powers_times_x, near_sizes=0),
+    FeatureMap("smooth", first_two_powers, near_sizes=2),
+    FeatureMap("fine", partial(waves, bandwidth=2.0), near_sizes=1),
+    FeatureMap("fine", partial(waves, bandwidth=2.0, coordinates="pooled"), near_sizes=0),
+    FeatureMap("fine", partial(waves, bandwidth=4.0, coordinates="pooled"), near_sizes=0),
+    FeatureMap("fine", powers_times_waves, near_sizes=0),
+    FeatureMap("finest", partial(waves, bandwidth=4.0), near_sizes=1),
+    FeatureMap("finest", partial(waves, bandwidth=8.0, coordinates="pooled"), near_sizes=1),
+    FeatureMap("one parameter", partial(hermite_powers, orders=(1,))),
+    FeatureMap("one parameter", partial(hermite_powers, orders=(2,))),
+    FeatureMap("one parameter", partial(hermite_powers, orders=(3, 4)), columns=2),
+    FeatureMap("one parameter", rank_polynomials, columns=8),
+    FeatureMap("distances", distances, columns=4),
+)
+# Draws of a normal base are independent, so that residuals given the others say nothing new.
+RESIDUAL_MAPS = (
+    FeatureMap("one parameter", partial(hermite_powers, orders=(1,), coordinates="given_others")),
+    FeatureMap("one parameter", partial(hermite_powers, orders=(2,), coordinates="given_others")),
+)
+PAIR_MAPS = (
+    FeatureMap("pairs", partial(pair_products, order=1)),
+    FeatureMap("pairs", partial(pair_products, order=2)),
+)
+
+
+def feature_maps(m: int, *, normal: bool) -> tuple[FeatureMap, ...]:
+    """The maps for m parameters; `normal` where members are draws of a normal base."""
+    paired = 1 < m <= MOST_PAIRED
+    return FEATURE_MAPS + RESIDUAL_MAPS * (not normal) + PAIR_MAPS * paired

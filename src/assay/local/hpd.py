@@ -1,0 +1,128 @@
+r"""Local coverage of highest-density regions: does q hold the truth as often as it says, near x_o?
+
+The HPD level u of a truth is the mass of q where its density is higher than at the truth. Regions
+of mass :math:`\alpha` hold the truth with probability
+
+.. math:: r(\alpha, x) = P(u \le \alpha \mid x),
+
+which weights around x_o estimate there. Above the diagonal q is conservative, too wide; below it
+is overconfident. An HPD level is a single number, so the test is blind to errors that move mass
+between regions of equal density.
+
+Reference: Zhao, Dalmasso, Izbicki and Lee 2021, *Diagnostics for Conditional Density Models and
+Bayesian Inference Algorithms*; as a baseline, Linhart et al. 2023.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._core import Seed, check_kind, own_terms
+from ..average.ranks import Quantity
+from ..data.calibration import Calibration
+from ..neighbourhood import Nearest
+from .levels import ALPHAS, LevelResult, Levels, LevelTest, level_test
+
+WORDS = {
+    1: "q is too wide there",
+    -1: "q is too narrow there",
+    0: "which is neither too wide nor too narrow beyond chance",
+}
+
+
+@own_terms()
+def lhpd(
+    calibration: Calibration | Levels,
+    log_q: Quantity | None = None,
+    near: float | Nearest | None = None,
+    null: int | None = None,
+    alphas: Any = ALPHAS,
+    seed: Seed = 0,
+) -> "LHPD":
+    """Prepares a test of local coverage of highest-density regions.
+
+    Args:
+        calibration: Pairs with k draws of q at each x; or the HPD levels themselves, where they
+            were saved.
+        log_q: The log-density of q: a function of matching rows theta (b, m) and x (b, ...), or
+            its :class:`~assay.average.ranks.Values`. Not needed beside levels.
+        near: What is near x_o: a share of the simulations, or :class:`assay.Nearest`.
+        null: The number of null copies; 999 by default.
+        alphas: The levels at which coverage is compared.
+        seed: An int or a generator. The same seed gives the same test.
+
+    Returns:
+        A test that can be asked at any observation.
+
+    Example:
+        >>> theta, noise = torch.randn(2, 500, 1, generator=torch.Generator().manual_seed(0))
+        >>> z = torch.randn(500, 50, 1, generator=torch.Generator().manual_seed(1))
+        >>> x = theta + noise
+        >>> wide = Calibration(theta, x, x[:, None] / 2 + z)
+        >>> test = lhpd(wide, lambda theta, x: -((theta - x / 2) ** 2).sum(1) / 2)
+        >>> result = test(torch.zeros(1))
+        >>> float(result.pvalue), int(result.area.sign[0])  # above the diagonal: too wide
+        (0.001, 1)
+    """
+    check_kind("calibration", calibration, "a Calibration or Levels", "x", "embed")
+    if isinstance(calibration, Levels):
+        levels = _alone(calibration, log_q)
+    elif log_q is None:
+        raise ValueError(
+            "log_q: expected the log-density of q as a function of theta (b, m) and x (b, ...), "
+            "or its Values; got None. HPD levels that were saved go in as Levels(u, x)."
+        )
+    else:
+        levels = Levels.hpd(calibration, log_q, seed)
+    fields = level_test(levels, near, null, alphas, seed)
+    return LHPD(**fields)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LHPDResult(LevelResult):
+    """What a test of local coverage found; see :class:`LevelResult` for its fields."""
+
+    @property
+    def sentence(self) -> str:
+        """One sentence to quote."""
+        if self.pvalue.ndim:
+            return self._many
+        i, area, bands = int(np.abs(self.alphas - 0.9).argmin()), self.area, self.bands()
+        low, high = bands.lower[0, i], bands.upper[0, i]
+        return (
+            f"Near x_o the {self.alphas[i]:.0%} region of q holds the truth with probability "
+            f"{self.curves[0, i]:.2f} (if q is right, {low:.2f} to {high:.2f}); the signed area "
+            f"of the curve is {area.value[0]:+.3f} (if q is right, {area.lower[0]:+.3f} to "
+            f"{area.upper[0]:+.3f}): {WORDS[int(area.sign[0])]} {self._end}."
+        )
+
+    @property
+    def _columns(self) -> dict[str, np.ndarray]:
+        return {**super()._columns, "area": self.area.value[..., 0]}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LHPD(LevelTest):
+    """A test of local coverage; see :class:`LevelTest` for its fields."""
+
+    TEST = "local HPD coverage"
+
+    @own_terms()
+    def __call__(self, draws: Any) -> LHPDResult:
+        """Tests q at one observation or many; draws of q there are not needed."""
+        observation = self._observation(draws)
+        curves = self._curves(observation)
+        arrays = {"statistic": curves.total[:, 0], "null": curves.total[:, 1:], **curves.fields}
+        return LHPDResult(**self._claim(observation, arrays))
+
+
+def _alone(levels: Levels, log_q: Quantity | None) -> Levels:
+    if log_q is not None:
+        raise ValueError("log_q: expected none beside levels, which are all the test needs.")
+    if levels.u.shape[1] != 1:
+        raise ValueError(
+            f"calibration: expected HPD levels with shape (n,); got {levels.u.shape[1]} columns. "
+            "Conditional PITs are for lpit."
+        )
+    return levels

@@ -1,0 +1,100 @@
+r"""What a classifier is worth: its probabilities at sets that it has not seen.
+
+Calibration sets are held out in turn, with all their members, and both classes weigh the same. The
+area under the ROC curve (AUC) is the chance that a true parameter scores above a draw of q; a
+classifier that knows nothing has AUC 1/2 and log-loss log 2, as it should where q is right. Among
+samples scored d, a share d should be true parameters (reliability). Both classes have the same x,
+so that x alone should score 1/2.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from .._core import check_count, cpu, stream
+from ..classifiers.base import Classifier
+from ..data.calibration import Calibration
+from ..nulls.exchange import Exchange, Null
+from ..results import Frozen, clopper_pearson
+
+# Bins of a reliability curve, and where logarithms end.
+BINS, LEAST = 10, 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Quality(Frozen):
+    """Probabilities of class 1 at sets that were held out.
+
+    Args:
+        truths: At true parameters, with shape (n,).
+        draws: At one draw of q at the same x, with shape (n,).
+    """
+
+    truths: np.ndarray
+    draws: np.ndarray
+
+    @property
+    def auc(self) -> float:
+        """The chance that a true parameter scores above a draw of q at any x."""
+        order = np.sort(self.draws)
+        below = np.searchsorted(order, self.truths) + np.searchsorted(order, self.truths, "right")
+        return float(below.mean() / (2 * len(order)))
+
+    @property
+    def log_loss(self) -> float:
+        """The mean log-loss; log 2 = 0.693 for a classifier that knows nothing."""
+        missed = np.log(np.maximum(self.truths, LEAST)) + np.log1p(
+            -np.minimum(self.draws, 1 - LEAST)
+        )
+        return float(-missed.mean() / 2)
+
+    @property
+    def learned(self) -> bool:
+        """Whether it knows more than nothing, by two standard errors of its log-loss."""
+        each = -np.log(np.maximum(self.truths, LEAST)) / 2
+        each = each - np.log1p(-np.minimum(self.draws, 1 - LEAST)) / 2
+        return bool(math.log(2) - each.mean() > 2 * each.std() / math.sqrt(len(each)))
+
+    def reliability(self) -> np.ndarray:
+        """Predicted and observed shares of true parameters in bins, with 95 % intervals, (4, b).
+
+        Niculescu-Mizil and Caruana 2005, *Predicting Good Probabilities with Supervised Learning*.
+        """
+        d = np.concatenate([self.truths, self.draws])
+        truth = np.repeat([1.0, 0.0], len(self.truths))
+        parts = np.array_split(d.argsort(kind="stable"), BINS)
+        predicted, observed = (np.array([v[part].mean() for part in parts]) for v in (d, truth))
+        ends = clopper_pearson(observed, np.array([len(part) for part in parts]))
+        return np.stack([predicted, observed, *ends])
+
+    def __repr__(self) -> str:
+        return f"held out: AUC {self.auc:.3f}, log-loss {self.log_loss:.3f} (nothing: 0.693)"
+
+
+def held_out(
+    calibration: Calibration, classifier: Classifier, null: Null, seed: int, folds: int = 5
+) -> Quality:
+    """Trains a classifier once for each fold, without null copies, and asks it at that fold."""
+    order = cpu.randperm(len(calibration), generator=stream(seed, "folds"))
+    parts = order.chunk(check_count("folds", folds, least=2))
+    truths, draws = [], []
+    for i, part in enumerate(parts):
+        rest = torch.cat([other for j, other in enumerate(parts) if j != i])
+        copies = Exchange(1).copies(calibration.subset(rest.sort().values), seed)[:1]
+        scores = classifier.fit(copies, seed)
+        members = Exchange(1).copies(calibration.subset(part.sort().values), seed)
+        found = torch.cat(
+            [
+                scores(theta, x)[:, 0]
+                for theta, x in zip(
+                    members.members.split(4096), members.x.split(4096), strict=True
+                )
+            ]
+        ).cpu()
+        labels = members.copy_labels(0).cpu()
+        truths.append(found[labels])
+        # The first member that is a draw of q.
+        draws.append(found[cpu.arange(len(found)), (~labels).byte().argmax(1)])
+    return Quality(torch.cat(truths).numpy(), torch.cat(draws).numpy())

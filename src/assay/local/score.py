@@ -1,0 +1,599 @@
+r"""The local score test: strength from all simulations, a claim about those near x_o alone.
+
+A set is the true parameter and k draws of q at one x; in latent space, the latent of the true
+parameter and draws of the base. With features :math:`f_{ij}` of member j of set i, centred within
+the set, and labels :math:`\lambda_i` that say which member is the true parameter, two sums matter:
+
+.. math:: L = \sum_{i \text{ near } x_o} f_{i \lambda_i}, \qquad
+    S = \sum_{i \text{ elsewhere}} f_{i \lambda_i} .
+
+With A the covariance of the features, :math:`A^{-1} S` is a linear classifier that was trained
+elsewhere, and :math:`L A^{-1} (S + L) - D` is the score that it gives to the true parameters near
+x_o, where D takes off what sets would say about themselves. If q is right, this is noise.
+
+**Why the p-value is exact.** A copy of the data changes the labels of sets near x_o, and of those
+only. If q is right at these x, the members of their sets are exchangeable, so that the data and
+its copies have the same law given all that lies elsewhere, however wrong q is there. The statistic
+T is one function of the labels near x_o: :math:`p = (1 + \#\{T_h \ge T\}) / (1 + H)` is exact.
+
+References: Hemerik and Goeman 2018, *Exact testing with random permutations*; Rao 1948, *Large
+sample tests of statistical hypotheses*, for scores.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.special
+import torch
+from torch import Tensor
+
+from .._core import (
+    WORD,
+    Seed,
+    as_null,
+    check_fits,
+    cpu,
+    in_threads,
+    one_thread,
+    own_terms,
+    progress,
+    seed_of,
+    stream,
+)
+from ..data.calibration import Calibration, Draws, Observation, check_calibration
+from ..data.posterior import StandardNormal
+from ..neighbourhood import TINY, Nearest
+from ..nulls.exchange import Exchange
+from ..results import (
+    Holm,
+    LocalResult,
+    MaxT,
+    holm,
+    probability,
+    pvalue,
+    pvalue_error,
+    settings_of,
+)
+from .features import Coordinates, FeatureMap, Positions, feature_maps
+
+# Draws of the base at each x that are compared with a true latent.
+BASE_DRAWS = 16
+# Groups of sets whose labels change together: sums are made once for each group and member.
+GROUPS = 32
+# The small neighbourhood, as a part of the near sets: errors may be confined to the nearest few.
+INNER = 0.25
+# Sets in the nearest half of all are around x_o.
+AROUND = 0.5
+# Sets from which covariances of features are taken, and the penalty of these.
+MEASURED, PENALTY = 2000, 0.01
+# Random directions in which squared lengths are taken.
+DIRECTIONS = 16
+# The sum of a sparse feature elsewhere counts as far as it exceeds so many standard deviations.
+NOISE = 3.0
+# P-values up to this are made of more copies, and of how many.
+RECHECKED, MORE_COPIES = 0.1, 999
+# With more observations, no strength is borrowed, and p-values are corrected by max-T.
+MOST_BORROWING = 50
+# Folds in which classifiers near x_o are trained.
+FOLDS = 5
+# Numbers in the largest table of features that is kept, in a part of one that is not, and in the
+# largest table of sums.
+MOST_KEPT, MOST_FEATURES, MOST_SUMS = 2**27, 2**25, 2**26
+
+
+@own_terms()
+def score(
+    calibration: Calibration,
+    near: float | Nearest | None = None,
+    null: int | Exchange | None = None,
+    seed: Seed = 0,
+) -> "Score":
+    """Prepares the local score test; nothing is trained.
+
+    Args:
+        calibration: Pairs with k draws of q at each x, k = 1 or more, or latents of a flow.
+        near: What is near x_o: a share of the simulations, or :class:`assay.Nearest`.
+        null: Relabelled copies, or their number; 199 by default. A p-value of at most 0.1 is made
+            of 999 copies.
+        seed: An int or a generator. The same seed gives the same test.
+
+    Returns:
+        A test; call it with x_o, one observation (...,) or many (o, ...).
+
+    Example:
+        >>> theta, noise = torch.randn(2, 1000, 2, generator=torch.Generator().manual_seed(0))
+        >>> z = torch.randn(1000, 16, 2, generator=torch.Generator().manual_seed(1))
+        >>> x = theta + noise
+        >>> wide = assay.Calibration(theta, x, x[:, None] / 2 + z)  # 1 in place of 0.7
+        >>> result = score(wide)(torch.zeros(2))
+        >>> float(result.pvalue)
+        0.001
+        >>> bool(result.auc > 0.6)  # true parameters near x_o differ from draws of q
+        True
+    """
+    check_calibration(calibration)
+    calibration = calibration.sorted()
+    null = as_null(null, Exchange(), Exchange)
+    return Score(calibration, calibration.nearest(near), null, seed_of(seed))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ScoreResult(LocalResult):
+    """What the local score test found at one observation, or at o of them.
+
+    Args:
+        pvalues: The p-value of each observation by itself, with shape () or (o,).
+        copies: The number of copies that it is made of, with shape () or (o,).
+        kinds: The g kinds of evidence that are put together.
+        evidence: The p-value of each kind alone, with shape (g,) or (o, g).
+        near: The number of simulations near x_o, with shape () or (o,).
+        auc, auc_error: How well a linear classifier tells true parameters near x_o from draws of
+            q there: the area under its ROC curve, 1/2 if not at all, and its standard error.
+    """
+
+    pvalues: np.ndarray
+    copies: np.ndarray
+    kinds: tuple[str, ...]
+    evidence: np.ndarray
+    near: np.ndarray
+    auc: np.ndarray
+    auc_error: np.ndarray
+
+    @property
+    def pvalue(self) -> np.ndarray:
+        """The exact Monte-Carlo p-value of each observation by itself; never zero."""
+        return self.pvalues
+
+    @property
+    def pvalue_error(self) -> np.ndarray:
+        """The Monte-Carlo standard error of the p-value, due to the finite number of copies.
+
+        It is that of counting. Copies also standardise the statistic, which makes the error up to
+        about twice as large.
+        """
+        return pvalue_error(self.pvalues, self.copies)
+
+    @property
+    def adjusted(self) -> np.ndarray:
+        """P-values corrected for the number of observations, as :attr:`adjustment` says."""
+        if isinstance(self.adjustment, Holm) and self.many:
+            return holm(self.pvalues)
+        return super().adjusted
+
+    @property
+    def _columns(self) -> dict[str, np.ndarray]:
+        return {**super()._columns, "AUC": self.auc, "simulations near x_o": self.near}
+
+    @property
+    def sentence(self) -> str:
+        """One sentence to quote."""
+        if self.many:
+            return f"{self._counted}. Corrected by {self.adjustment.words}."
+        return (
+            f"If q were right near x_o, a statistic at least this large would occur with "
+            f"probability {probability(float(self.pvalue))} ({int(self.copies)} relabelled "
+            f"copies, {int(self.near)} simulations near x_o). A linear classifier separates the "
+            f"true parameters from draws of q there with AUC {self.auc:.2f} ± "
+            f"{1.96 * self.auc_error:.2f}."
+        )
+
+
+class _Sums(NamedTuple):
+    """Sums of the features of one map, for the small and the whole neighbourhood.
+
+    Args:
+        near: Over the near sets of each group, of each member, with shape (..., 2, g, r, p).
+        squares: Of squared lengths of whitened features, (..., 2, g, r); zero for a sparse map.
+        elsewhere: Over true parameters around x_o but not near it, and over all that are not near,
+            with shape (..., 2, p).
+    """
+
+    near: Tensor
+    squares: Tensor
+    elsewhere: Tensor
+
+
+class _Found(NamedTuple):
+    """What is found at one observation; the fields are those of the result."""
+
+    statistic: float
+    null: np.ndarray
+    pvalues: np.ndarray
+    copies: int
+    evidence: np.ndarray
+    near: int
+    auc: float
+    auc_error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """A local score test, see :func:`score`; call it with x_o, or with :class:`assay.Draws`."""
+
+    calibration: Calibration
+    near: Nearest
+    null: Exchange
+    seed: int
+
+    @own_terms()
+    @one_thread()
+    def __call__(self, draws: Any) -> ScoreResult:
+        """Tests q at one observation or many."""
+        observation = self.calibration.observation(Draws.of(draws))
+        borrow = len(observation.x) <= MOST_BORROWING
+        parts = progress(self._parts(observation), "testing")
+        found = [
+            self._test(sums, near, borrow=borrow)
+            for part in parts
+            for sums, near in self._sums_at(part.features, borrow=borrow)
+        ]
+        columns = zip(_Found._fields, map(np.stack, zip(*found, strict=True)), strict=True)
+        shaped: Any = observation.shaped
+        return ScoreResult(
+            **{name: shaped(column) for name, column in columns},
+            kinds=self._kinds,
+            x=shaped(observation.x.cpu().numpy()),
+            adjustment=Holm() if borrow else MaxT(),
+            hypothesis=f"q(theta | x) = p(theta | x) {self.near.words}",
+            settings=self.settings,
+        )
+
+    @own_terms()
+    @one_thread()
+    def pvalues(self, x_o: Any) -> np.ndarray:
+        """P-values (o,) at many observations, of the first copies, and nothing else."""
+        observation = self.calibration.observation(Draws.of(x_o))
+        each = (one for part in self._parts(observation) for one in self._sums_at(part.features))
+        tables = (combine(self._evidence(sums, near, self.null.n)) for sums, near in each)
+        return np.array([pvalue(table[0], table[1:]) for table in tables])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings and versions that made this test, as plain values."""
+        own = {"near": self.near, "null": self.null, "seed": self.seed}
+        return settings_of("local score", self.calibration, **own, scope=self.near.words)
+
+    def __repr__(self) -> str:
+        return f"Score({self.calibration!r}, {self.near!r}, {self.null!r}, seed={self.seed})"
+
+    # The test at one observation.
+
+    def _test(self, sums: list[_Sums], near: Tensor, *, borrow: bool) -> _Found:
+        """Tests q where sets (2, n) are near, in the small and the whole neighbourhood."""
+        evidence = self._evidence(sums, near, self.null.n)
+        statistics = combine(evidence)
+        p = pvalue(statistics[0], statistics[1:])
+        if borrow and p <= RECHECKED and self.null.n < MORE_COPIES:
+            # The p-value is then at most t only if that of more copies is, for t up to the limit,
+            # or else only if the first is: exact at every level.
+            evidence = self._evidence(sums, near, MORE_COPIES)
+            statistics = combine(evidence)
+            p = pvalue(statistics[0], statistics[1:])
+        return _Found(
+            statistic=statistics[0],
+            null=statistics[1 : 1 + self.null.n],
+            pvalues=p,
+            copies=len(statistics) - 1,
+            evidence=pvalue(evidence[:, 0], evidence[:, 1:]),
+            near=int(near[1].sum()),
+            **self._auc(near[1], sums[0]),
+        )
+
+    def _evidence(self, sums: list[_Sums], near: Tensor, copies: int) -> np.ndarray:
+        """Evidence of each kind in the data and in copies, with shape (kinds, H + 1)."""
+        sizes = int(near[0].sum()), int(near[1].sum())
+        others = max(1, len(self.calibration) - sizes[1])
+        labels = torch.nn.functional.one_hot(self._labels(copies), self._members.shape[1])
+        select = labels.flatten(1).to(sums[0].near)  # (H + 1, g r)
+
+        def statistics_of(i: int) -> list[tuple[str, np.ndarray]]:
+            """Kinds of evidence and statistics (H + 1,) of one map."""
+            each, whitening, here = self._maps[i], self._whitening[i], sums[i]
+            total = select @ here.near.flatten(1, 2)  # L of every version, (2, H + 1, p)
+            if each.dense:
+                own = (select @ here.squares.flatten(1)[..., None])[..., 0].double()  # D
+                found = dense_statistics(each, total, own, here.elsewhere, whitening)
+            else:
+                elsewhere = here.elsewhere[1] / math.sqrt(others) / whitening
+                found = sparse_statistics(each, total / whitening.to(total), elsewhere, sizes)
+            return [(kind, largest(table.cpu().numpy())) for kind, table in found]
+
+        each_map = in_threads(statistics_of, range(len(self._maps)))
+        kinds, statistics = zip(*(one for found in each_map for one in found), strict=True)
+        all_kinds, evidence = np.array(kinds), surprise(np.stack(statistics))
+        return surprise(np.stack([evidence[all_kinds == kind].sum(0) for kind in self._kinds]))
+
+    def _auc(self, near: Tensor, sums: _Sums) -> dict[str, float]:
+        """AUC between true parameters and draws near x_o, and its standard error.
+
+        Sets of each fold are scored by a linear classifier that is trained on all others in the
+        nearest half.
+        """
+        rows = near.nonzero().flatten()
+        table = centred(self._maps[0], self._positions(rows))  # (b, r, p)
+        each = torch.arange(len(rows), device=rows.device)
+        truths, fold = table[each, self._places_of_sets[rows]], each % FOLDS
+        in_fold = torch.nn.functional.one_hot(fold, FOLDS).to(table)
+        trained = sums.elsewhere[0] + truths.sum(0) - in_fold.mT @ truths
+        directions = trained @ self._whitening[0].mT @ self._whitening[0]  # (folds, p)
+        scores = (table @ directions.to(table).mT)[each, :, fold]
+        truth = scores[each, self._places_of_sets[rows], None]
+        # A true parameter ties with itself.
+        wins = (truth > scores).double().sum(1) + ((truth == scores).double().sum(1) - 1) / 2
+        wins = wins / (scores.shape[1] - 1)
+        error = float(wins.std()) / math.sqrt(len(wins))
+        return {"auc": float(wins.mean()), "auc_error": error}
+
+    # Sets, and the labels of their members.
+
+    @cached_property
+    def _groups(self) -> Tensor:
+        """The sets (g, s) of each group, by chance; -1 where a group has fewer."""
+        n = len(self.calibration)
+        g = min(GROUPS, n)
+        sets = cpu.full((math.ceil(n / g) * g,), -1, dtype=torch.int64)
+        sets[:n] = cpu.randperm(n, generator=stream(self._own_seed, "groups"))
+        return sets.reshape(-1, g).mT.contiguous().to(self.calibration.theta.device)
+
+    @cached_property
+    def _places(self) -> Tensor:
+        """Where the true parameter stands in the sets of each group, by chance, (g,)."""
+        r = 1 + (self.calibration.k or BASE_DRAWS)
+        places = cpu.randint(r, (len(self._groups),), generator=stream(self._own_seed, "places"))
+        return places.to(self._groups)
+
+    @cached_property
+    def _places_of_sets(self) -> Tensor:
+        """The same for every set, (n,)."""
+        places = self._groups.new_empty(len(self.calibration) + 1)
+        # Set -1, which a group may have in place of one that it lacks, is no set.
+        places[self._groups] = self._places[:, None].expand_as(self._groups)
+        return places[:-1]
+
+    @cached_property
+    def _members(self) -> Tensor:
+        """Members (n, r, m) of all sets: true parameters in their places, draws at random."""
+        members = self.calibration.sets(BASE_DRAWS, stream(self._own_seed, "base"))
+        n, r, _ = members.shape
+        order = cpu.rand(n, r - 1, generator=stream(self._own_seed, "draws")).argsort(1) + 1
+        order = torch.cat([torch.zeros_like(order[:, :1]), order], 1).to(members.device)
+        place = self._places_of_sets[:, None]
+        # The true parameter, which comes first, changes places with a draw.
+        order = order.scatter(1, place * 0, order.gather(1, place)).scatter(1, place, 0)
+        return members.gather(1, order[..., None].expand_as(members))
+
+    def _labels(self, copies: int) -> Tensor:
+        """Which member is labelled the true parameter in each group, with shape (H + 1, g).
+
+        The first version is the data. In copies every member is labelled with the same
+        probability, independently of all others: versions are exchangeable if q is right.
+        """
+        shape, r = (copies, len(self._groups)), self._members.shape[1]
+        check_fits("null", copies, WORD * (shape[1] * r + 2 * max(map(len, self._whitening))))
+        chance = stream(self.calibration.members_seed(self.seed), "labels")
+        labels = cpu.randint(r, shape, generator=chance).to(self._places)
+        return torch.cat([self._places[None], labels])
+
+    @cached_property
+    def _own_seed(self) -> int:
+        """A seed that depends on x as well."""
+        return self.calibration.own_seed(self.seed)
+
+    # Features, and their sums.
+
+    @cached_property
+    def _maps(self) -> tuple[FeatureMap, ...]:
+        normal = isinstance(self.calibration.base, StandardNormal)
+        return feature_maps(self.calibration.m, normal=normal)
+
+    @property
+    def _kinds(self) -> tuple[str, ...]:
+        """The kinds of evidence."""
+        return (*dict.fromkeys(each.kind for each in self._maps), "near", "learned")
+
+    @cached_property
+    def _coordinates(self) -> Coordinates:
+        normal = isinstance(self.calibration.base, StandardNormal)
+        return Coordinates.fit(self._members, self.calibration.features, normal=normal)
+
+    def _positions(self, rows: Tensor) -> Positions:
+        """Where members of some sets (b,) lie."""
+        return self._coordinates(self._members[rows], self.calibration.features[rows])
+
+    @cached_property
+    def _whitening(self) -> list[Tensor]:
+        """What whitens features of each map: a matrix (p, p), or scales (p,) of sparse ones."""
+        n = len(self.calibration)
+        at = self._positions(torch.arange(0, n, 1 + n // MEASURED, device=self._members.device))
+
+        def fit(each: FeatureMap) -> Tensor:
+            features = centred(each, at).flatten(0, 1)
+            return whitener(features) if each.dense else scales(features)
+
+        return in_threads(fit, self._maps)
+
+    @property
+    def _numbers_in_a_set(self) -> int:
+        return self._members.shape[1] * sum(map(len, self._whitening))
+
+    @cached_property
+    def _kept(self) -> list[Tensor]:
+        """Features (g s, r, p) of all sets by all maps, group by group."""
+        at = self._positions(self._groups.flatten())
+        return in_threads(lambda each: centred(each, at), self._maps)
+
+    def _parts(self, observation: Observation) -> list[Observation]:
+        """Observations in parts whose sums fit into memory."""
+        each = 2 * len(self._groups) * self._numbers_in_a_set
+        return observation.parts(max(1, MOST_SUMS // each))
+
+    def _sums_at(
+        self, x_o: Tensor, *, borrow: bool = True
+    ) -> Iterator[tuple[list[_Sums], Tensor]]:
+        """Sums of each map at observations with features (o, d), and which sets are near, (2, n).
+
+        Without borrowing, nothing elsewhere counts.
+        """
+        x = self.calibration.features
+        near, inner = self.near.inside(x, x_o), self.near.inside(x, x_o, INNER)
+        around = Nearest(AROUND, self.near.distance).inside(x, x_o) & ~near
+        masks = torch.stack([inner, near], 1)
+        sums = self._sum(masks, torch.stack([around, ~near], 1))
+        for i, mask in enumerate(masks):
+            here = (_Sums(one.near[i], one.squares[i], one.elsewhere[i] * borrow) for one in sums)
+            yield list(here), mask
+
+    def _sum(self, near: Tensor, elsewhere: Tensor) -> list[_Sums]:
+        """Sums of each map over sets near o observations, and elsewhere, both (o, 2, n)."""
+        g, size = len(self._groups), self._groups.numel() * self._numbers_in_a_set
+        kept = size <= MOST_KEPT
+        step = g if kept else max(1, MOST_FEATURES * g // size)
+        parts = [
+            self._sum_of_groups(some, near, elsewhere, kept=kept)
+            for some in torch.arange(g, device=near.device).split(step)
+        ]
+        return [
+            _Sums(
+                torch.cat([part.near for part in of_map], 2),
+                torch.cat([part.squares for part in of_map], 2),
+                torch.stack([part.elsewhere for part in of_map]).sum(0),
+            )
+            for of_map in zip(*parts, strict=True)
+        ]
+
+    def _sum_of_groups(
+        self, some: Tensor, near: Tensor, elsewhere: Tensor, *, kept: bool
+    ) -> list[_Sums]:
+        """The same over some groups (j,) of sets."""
+        groups, places = self._groups[some], self._places[some]
+        # A set that a group lacks has no weight.
+        weights, others = (
+            (mask[..., groups] & (groups >= 0)).float() for mask in (near, elsewhere)
+        )
+        if kept:
+            tables = self._kept
+        else:
+            at = self._positions(groups.flatten())
+            tables = None
+
+        def sums_of(i: int) -> _Sums:
+            table = centred(self._maps[i], at) if tables is None else tables[i]
+            return self._sum_of_map(i, table, places, weights, others)
+
+        return in_threads(sums_of, range(len(self._maps)))
+
+    def _sum_of_map(
+        self, which: int, table: Tensor, places: Tensor, weights: Tensor, others: Tensor
+    ) -> _Sums:
+        """Sums of features (g s, r, p) of one map.
+
+        With weights (o, 2, g, s) of sets near and elsewhere, and places (g,) of true parameters.
+        """
+        o, _, g, s = weights.shape
+        by_group = weights.flatten(0, 1).transpose(0, 1)  # (g, 2 o, s)
+        sums = (by_group @ table.reshape(g, s, -1)).reshape(g, o, 2, *table.shape[1:])
+        squares = table.new_zeros(g, o, 2, table.shape[1])
+        if self._maps[which].dense:
+            directions = random_directions(table.shape[2]).to(self._whitening[which])
+            # Squared lengths of whitened features, by their components in a few directions.
+            sketch = table @ (self._whitening[which].mT @ directions).to(table)
+            squares = (by_group @ sketch.square().sum(2).reshape(g, s, -1)).reshape(squares.shape)
+        each = torch.arange(len(table), device=table.device)
+        truths = table[each, places.repeat_interleave(s)].double()
+        elsewhere = (others.flatten(2).double() @ truths).reshape(o, 2, -1)
+        return _Sums(sums.movedim(0, 2), squares.movedim(0, 2), elsewhere)
+
+
+def centred(each: FeatureMap, at: Positions) -> Tensor:
+    """Features (b, r, p) of members by a map, less their mean within each set."""
+    features = each.function(at).flatten(2)
+    return features.sub_(features.mean(1, keepdim=True))
+
+
+def whitener(features: Tensor) -> Tensor:
+    """The matrix (p, p) that whitens features (b, p): the inverse of a Cholesky factor."""
+    covariance = (features.mT @ features / len(features)).double()
+    covariance.diagonal().add_(PENALTY * covariance.diagonal().mean().clamp_min(TINY))
+    factor = torch.linalg.cholesky(covariance)
+    identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
+    inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+    return inverse
+
+
+def scales(features: Tensor) -> Tensor:
+    """Standard deviations (p,) of features (b, p) with mean zero; one where there is none."""
+    scale = features.double().square().mean(0).sqrt()
+    return torch.where(scale > TINY, scale, torch.ones_like(scale))
+
+
+def random_directions(p: int) -> Tensor:
+    """Orthogonal directions (p, q) by chance, in which squared lengths keep their mean."""
+    q = min(p, DIRECTIONS)
+    chance = cpu.randn(p, q, generator=stream(0, "directions", p), dtype=torch.double)
+    directions: Tensor = torch.linalg.qr(chance).Q * math.sqrt(p / q)
+    return directions
+
+
+def dense_statistics(
+    each: FeatureMap, total: Tensor, own: Tensor, elsewhere: Tensor, whitening: Tensor
+) -> Iterator[tuple[str, Tensor]]:
+    """Kinds of evidence and statistics (1, H + 1) of a dense map.
+
+    Args:
+        each: The map.
+        total: L, sums near x_o for the small and the whole neighbourhood, (2, H + 1, p).
+        own: D, what sets say about themselves, (2, H + 1).
+        elsewhere: S, sums around x_o and over all that is not near, (2, p).
+        whitening: The matrix (p, p) that whitens them.
+    """
+    total, elsewhere = (total @ whitening.mT.to(total)).double(), elsewhere @ whitening.mT
+    for size in (1, 0)[: each.near_sizes]:
+        yield "near", (total[size].square().sum(1) - own[size])[None]
+    for learned in elsewhere:
+        yield each.kind, ((total[1] * (learned + total[1])).sum(1) - own[1])[None]
+
+
+def sparse_statistics(
+    each: FeatureMap, total: Tensor, elsewhere: Tensor, sizes: tuple[int, int]
+) -> Iterator[tuple[str, Tensor]]:
+    """Kinds of evidence and statistics (j, H + 1) of a sparse map, of which the largest counts.
+
+    Args:
+        each: The map.
+        total: Scaled sums near x_o for the small and the whole neighbourhood, (2, H + 1, j q).
+        elsewhere: Those of all that is not near, which have unit variance if q is right, (j q,).
+        sizes: The number of sets in both neighbourhoods.
+    """
+    for near, size in zip(total.double(), sizes, strict=True):
+        yield each.kind, near.square().unflatten(1, (-1, each.columns)).sum(2).mT / size
+    beyond = elsewhere.sign() * (elsewhere.abs() - NOISE).clamp_min(0)
+    yield "learned", (total[1] * beyond).sum(1)[None]
+
+
+def surprise(statistics: np.ndarray) -> np.ndarray:
+    """Statistics (..., H + 1), standardised over all versions, as -log of a normal tail."""
+    # Cube roots of sums of squares are nearly normal; what may be negative is so as it is.
+    signed = (statistics < 0).any(-1, keepdims=True)
+    roots = np.where(signed, statistics, np.cbrt(statistics))
+    spread = roots.std(-1, keepdims=True)
+    z = (roots - roots.mean(-1, keepdims=True)) / np.where(spread > 0, spread, 1)
+    return np.asarray(-scipy.special.log_ndtr(-z))
+
+
+def largest(statistics: np.ndarray) -> np.ndarray:
+    """The largest (H + 1,) of statistics (j, H + 1) on a common scale."""
+    found: np.ndarray = statistics[0] if len(statistics) == 1 else surprise(statistics).max(0)
+    return found
+
+
+def combine(evidence: np.ndarray) -> np.ndarray:
+    """One statistic (H + 1,) from evidence of several kinds (k, H + 1), and of all together.
+
+    The log of a mean of exponentials: what one kind alone sees is not diluted by the others.
+    """
+    both = np.concatenate([evidence, surprise(evidence.sum(0, keepdims=True))])
+    return np.asarray(scipy.special.logsumexp(both, 0) - math.log(len(both)))

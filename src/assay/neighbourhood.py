@@ -1,0 +1,353 @@
+r"""Which simulations are near an observation, in which distance, and with which weights.
+
+Features of x are brought to a **common scale**: a feature is centred by its median, divided by its
+interquartile range and passed through :math:`\operatorname{arsinh}`, which is linear near the
+centre and logarithmic in the tails, so that a single outlying value does not decide what is near.
+
+**Near** are the simulations with the smallest distance to x_o, all with the same weight. Nearness
+may depend on x, and on all members of a set alike (the true parameter and the draws of q), never
+on which member is the true parameter: otherwise exchanging them would not be exact.
+
+**At x_o** itself, means are estimated by a local-quadratic fit: a weighted mean whose weights,
+some of them negative, remove errors of first and second order in the distance to x_o.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ._core import (
+    as_tensors,
+    check_finite,
+    check_function,
+    check_kind,
+    check_share,
+    cpu,
+    foreign,
+    stream,
+)
+
+# The share of simulations that is near x_o, and the number from which on the share shrinks.
+SHARE, FULL = 0.2, 5000
+# The fewest simulations that are near.
+FEWEST_NEAR = 10
+# The interquartile range of a standard normal distribution.
+IQR = 1.349
+# Rows from which quartiles are taken; torch.quantile has a limit.
+MOST_ROWS = 10_000
+# With more features than this, near means near for q rather than near in x.
+FEW_FEATURES = 4
+# Sets from which nearness for q is learned, and draws in a set from which a scale is taken.
+MOST_FITTED, FEWEST_MEMBERS = 4000, 4
+# Directions of x and cosines of them in a regression on x, and the penalties that are tried.
+DIRECTIONS, COSINES, PENALTIES = 256, 64, (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+# Near simulations for each coefficient of a local-quadratic fit.
+SETS_PER_COEFFICIENT = 8
+TINY = 1e-12
+
+
+def standard_deviation(rows: Tensor) -> Tensor:
+    """Standard deviations of columns (n, p); one for a column that is constant."""
+    varies = rows.amax(0) > rows.amin(0)
+    # The middle of the range is taken off first, so that a large offset costs no digits.
+    middle = rows.amin(0) / 2 + rows.amax(0) / 2
+    return torch.where(varies, (rows - middle).std(0), torch.ones_like(rows[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class RobustScale:
+    """Median and scale of d features, each with shape (d,)."""
+
+    median: Tensor
+    scale: Tensor
+
+    @classmethod
+    def fit(cls, x: Tensor) -> Self:
+        """Finds the scale of features (n, d)."""
+        x = x[:: 1 + len(x) // MOST_ROWS]
+        quarter, median, three_quarters = x.quantile(x.new_tensor([0.25, 0.5, 0.75]), 0)
+        scale = (three_quarters - quarter) / IQR
+        # A discrete feature may have no interquartile range, a constant one has no spread at all.
+        varies = x.amax(0) > x.amin(0)
+        return cls(median, torch.where(varies & (scale > 0), scale, standard_deviation(x)))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Brings features (..., d) to the common scale."""
+        largest = torch.finfo(x.dtype).max
+        return torch.asinh(((x - self.median) / self.scale).clamp(-largest, largest))
+
+
+@dataclass(frozen=True)
+class Distance:
+    """Euclidean distance between observations whose features are on a common scale.
+
+    Args:
+        function: Turns features (n, d) into the coordinates (n, e) in which distances are taken,
+            for example a summary network. None takes the features themselves.
+
+    Example:
+        >>> x = torch.tensor([[0.0], [1.0], [2.0], [9.0]])
+        >>> Distance()(x, x[:1]).argsort(1)
+        tensor([[0, 1, 2, 3]])
+    """
+
+    function: Callable[[Tensor], Any] | None = None
+    # What is added to a hypothesis, so that it says how nearness is measured.
+    words: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if self.function is not None:
+            check_function("function", self.function, "a function of features")
+
+    def __call__(self, x: Tensor, x_o: Tensor) -> Tensor:
+        """Distances (o, n) between features x (n, d) and those of observations (o, d)."""
+        coordinates, centres = self.coordinates(*check_features(x, x_o))
+        # Products of matrices would lose the small distances, and would separate ties.
+        exact = "donot_use_mm_for_euclid_dist"
+        return torch.cdist(centres, coordinates, compute_mode=exact)
+
+    def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
+        """Coordinates (n, e) and (o, e) in which the distance is Euclidean."""
+        x, x_o = self._apply(x), self._apply(x_o)
+        scale = RobustScale.fit(x)
+        return scale(x), scale(x_o)
+
+    def _apply(self, x: Tensor) -> Tensor:
+        if self.function is None:
+            return x
+        found = foreign("function", self.function, x).to(x)
+        if found.ndim != 2 or len(found) != len(x):
+            raise ValueError(
+                f"function: expected one that maps features ({len(x)}, d) to ({len(x)}, e); got "
+                f"{tuple(found.shape)}."
+            )
+        check_finite("function", found)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceForQ(Distance):
+    r"""A distance in which near means near for q: by its mean and width given x, and by x.
+
+    With many features of x, of which few matter, all observations are about equally far apart. So
+    means and log standard deviations of the members of each set are regressed on x by ridge. Each
+    prediction counts as much as it explains of sets that were left out of the fit, and x itself
+    counts as much as four features; a q that ignores x leaves x alone.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> x = torch.randn(1000, 50, generator=generator)
+        >>> members = x[:, :1, None] + torch.randn(1000, 8, 1, generator=generator)
+        >>> nearest = DistanceForQ.fit(x, members)(x, x[:1]).argsort(1)[0, :100]
+        >>> bool(x[nearest, 0].std() < 0.7)
+        True
+    """
+
+    scale: RobustScale = field(kw_only=True)
+    weights: Tensor = field(kw_only=True)  # of the regressions, (p, j)
+    words: ClassVar[str] = " (by q's mean and width given x, and by x)"
+
+    @classmethod
+    def fit(cls, x: Tensor, members: Tensor) -> Self:
+        """Learns nearness from features of observations (n, d) and members of sets (n, r, m)."""
+        step = 1 + len(x) // MOST_FITTED
+        x, members = x[::step], members[::step].double()
+        scale = RobustScale.fit(x)
+        targets = members.mean(1)
+        if members.shape[1] >= FEWEST_MEMBERS:
+            widths = members.std(1)
+            targets = torch.cat([targets, (widths + TINY * widths.mean(0)).log()], 1)
+        targets = torch.nan_to_num((targets - targets.mean(0)) / standard_deviation(targets), 0.0)
+        design = regression_design(scale(x))
+        weights, explained = ridge(design, targets)
+        weights = weights / standard_deviation(design @ weights) * explained.sqrt()
+        weights = weights * math.sqrt(FEW_FEATURES / len(explained))
+        return cls(scale=scale, weights=weights)
+
+    def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
+        """Coordinates (n, e) and (o, e) in which the distance is Euclidean."""
+        return self._predict(x), self._predict(x_o)
+
+    def _predict(self, x: Tensor) -> Tensor:
+        scaled = self.scale(x)
+        own = scaled.double() * math.sqrt(min(1.0, FEW_FEATURES / x.shape[1]))
+        return torch.cat([regression_design(scaled) @ self.weights, own], 1)
+
+    def __repr__(self) -> str:
+        return "DistanceForQ()"
+
+
+def regression_design(x: Tensor) -> Tensor:
+    """One, directions of x (n, d) and cosines of them, in double precision, (n, p)."""
+    d, generator = x.shape[1], stream(0, "regression on x", x.shape[1])
+    if d > DIRECTIONS:
+        x = x @ (cpu.randn(d, DIRECTIONS, generator=generator) / math.sqrt(d)).to(x)
+    frequencies = cpu.randn(x.shape[1], COSINES, generator=generator) / math.sqrt(x.shape[1])
+    phases = 2 * math.pi * cpu.rand(COSINES, generator=generator)
+    cosines = (x @ frequencies.to(x) + phases.to(x)).cos() * math.sqrt(2 / COSINES)
+    return torch.cat([torch.ones_like(x[:, :1]), x, cosines], 1).double()
+
+
+def ridge(design: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Ridge regression of targets (n, j) on a design (n, p).
+
+    Returns weights (p, j) with the penalty that predicts rows best that are left out one by one,
+    and the share (j,) of the variance that is explained of these.
+    """
+    values, vectors = torch.linalg.eigh(design.mT @ design)
+    rotated, products = design @ vectors, vectors.mT @ (design.mT @ targets)
+
+    def fit(penalty: float) -> tuple[Tensor, Tensor]:
+        inverse = 1 / (values.clamp_min(0) + penalty * len(design))
+        leverage = (rotated.square() @ inverse).clamp(max=1 - 1e-6)
+        left_out = (targets - rotated @ (inverse[:, None] * products)) / (1 - leverage)[:, None]
+        missed = left_out.square().mean(0) / targets.square().mean(0).clamp_min(TINY)
+        return vectors @ (inverse[:, None] * products), (1 - missed).clamp_min(0)
+
+    return max(map(fit, PENALTIES), key=lambda found: float(found[1].mean()))
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The simulations that are nearest to x_o.
+
+    Simulations at the same distance are all near or all not, so there may be more of them where x
+    has ties.
+
+    Args:
+        share: The share of the simulations that is near. None takes 20 % of up to 5000, and 1000
+            times the root of n / 5000 of more: the claim becomes more local as simulations grow.
+        distance: How nearness is measured. None takes the distance in x for up to four features,
+            and :class:`DistanceForQ` for more.
+
+    Example:
+        >>> x = torch.arange(100.0)[:, None]
+        >>> Nearest(0.2).inside(x, x[:1]).nonzero()[:, 1].max()
+        tensor(19)
+        >>> Nearest().count(1000), Nearest().count(20_000)
+        (200, 2000)
+    """
+
+    share: float | None = None
+    distance: Distance | None = None
+
+    def __post_init__(self) -> None:
+        if self.share is not None:
+            object.__setattr__(self, "share", _share("share", self.share))
+        if self.distance is not None:
+            check_kind("distance", self.distance, "one such as Distance()", Distance)
+
+    def count(self, n: int, part: float = 1.0) -> int:
+        """How many of n simulations are near; `part` of them where a smaller size is looked at."""
+        if self.share is not None:
+            size = self.share * n
+        else:
+            size = SHARE * n if n <= FULL else SHARE * math.sqrt(FULL * n)
+        return min(n, max(FEWEST_NEAR, round(part * size)))
+
+    def simulations_for(self, n: int, times: Any) -> Any:
+        """How many simulations there must be, in place of n, for so many times as many near."""
+        if self.share is not None:
+            return n * times
+        near = times * (n if n <= FULL else math.sqrt(FULL * n))
+        return np.where(near <= FULL, near, near**2 / FULL)
+
+    def inside(self, x: Tensor, x_o: Tensor, part: float = 1.0) -> Tensor:
+        """Whether features x (n, d) are near observations (o, d), with shape (o, n)."""
+        distances = (self.distance or Distance())(x, x_o)
+        return distances <= distances.kthvalue(self.count(len(x), part), 1).values[:, None]
+
+    def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
+        """Coordinates (n, e) of features and (o, e) of observations in which nearness is meant."""
+        return (self.distance or Distance()).coordinates(*check_features(x, x_o))
+
+    @property
+    def words(self) -> str:
+        """Where q is right under the hypothesis of a local test."""
+        share = "simulations" if self.share is None else f"{self.share:.0%} of x"
+        return f"throughout the nearest {share}{(self.distance or Distance()).words} around x_o"
+
+
+def as_nearest(near: Any) -> Nearest:
+    """What is near: the default for None, by a share of the simulations, or as it is given."""
+    if near is None or isinstance(near, Nearest):
+        return near or Nearest()
+    return Nearest(_share("near", near))
+
+
+def _share(name: str, value: Any) -> float:
+    """A share of the simulations, up to all of them; or refuses."""
+    whole = not isinstance(value, bool) and isinstance(value, Real) and value == 1
+    return 1.0 if whole else check_share(name, value)
+
+
+def local_quadratic(coordinates: Tensor, centre: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    r"""The design and the coefficients of a local-quadratic fit at x_o.
+
+    With the Epanechnikov kernel :math:`K_i = 1 - (d_i / d_{max})^2` and a design of powers up to
+    two of the leading principal coordinates, as many as the near simulations can carry. The first
+    row of the coefficients holds the weights of the fit at x_o, which sum to one.
+
+    Args:
+        coordinates: Those of the near simulations, with shape (n, e).
+        centre: That of x_o, with shape (e,).
+
+    Returns:
+        The design (n, p), and what takes values (n,) to their coefficients, (p, n).
+    """
+    n, offset = len(coordinates), (coordinates - centre).double()
+    design = _quadratic_design(_principal(offset, _most_coordinates(n, offset.shape[1])).numpy())
+    squared = offset.square().sum(1).numpy()
+    kernel = np.maximum(1 - squared / max(1.0001 * squared.max(), TINY), 0)
+    weighted = design.T * kernel
+    gram = weighted @ design
+    gram += 1e-9 * np.trace(gram) / len(gram) * np.eye(len(gram))
+    return design, np.linalg.solve(gram, weighted)
+
+
+def principal_coordinates(coordinates: Tensor, most: int) -> Tensor:
+    """At most so many principal coordinates (n, q) of near simulations, with unit variance."""
+    found = _principal(coordinates.double() - coordinates.double().mean(0), most)
+    return (found - found.mean(0)) / standard_deviation(found)
+
+
+def _principal(offset: Tensor, most: int) -> Tensor:
+    """Coordinates (n, q) along the directions in which offsets (n, e) vary most."""
+    if offset.shape[1] <= most:
+        return offset
+    directions = torch.linalg.svd(offset - offset.mean(0), full_matrices=False).Vh
+    return offset @ directions[:most].mT
+
+
+def _most_coordinates(n: int, e: int) -> int:
+    """How many coordinates a quadratic fit to n simulations can have."""
+    carried = (q for q in range(e, 1, -1) if (q + 1) * (q + 2) // 2 * SETS_PER_COEFFICIENT <= n)
+    return next(carried, 1)
+
+
+def _quadratic_design(u: np.ndarray) -> np.ndarray:
+    """One, coordinates (n, q), and all products of two of them."""
+    first, second = np.triu_indices(u.shape[1])
+    scaled = u / np.maximum(np.abs(u).max(0), TINY)
+    return np.concatenate(
+        [np.ones_like(u[:, :1]), scaled, scaled[:, first] * scaled[:, second]], 1
+    )
+
+
+def check_features(x: Any, x_o: Any) -> tuple[Tensor, Tensor]:
+    """Features (n, d) and those of observations (o, d), or refuses."""
+    arrays = as_tensors({"x": x, "x_o": x_o})
+    for name, array in arrays.items():
+        if array.ndim != 2:
+            raise ValueError(f"{name}: expected features (n, d); got {tuple(array.shape)}.")
+        check_finite(name, array)
+    if arrays["x"].shape[1] != arrays["x_o"].shape[1]:
+        widths = " and ".join(str(array.shape[1]) for array in arrays.values())
+        raise ValueError(f"x_o: expected as many features as x has; got {widths}.")
+    return arrays["x"], arrays["x_o"]

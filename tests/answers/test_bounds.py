@@ -1,0 +1,398 @@
+"""Bounds: each row against its closed form, what intervals cover, and what changes nothing."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+import assay
+from assay._core import stream
+from assay.answers.bounds import (
+    Estimate,
+    bounds,
+    simultaneous,
+    skewness_and_tails,
+    weighted_quantiles,
+)
+from tests.conftest import Gaussian
+
+X_O = [0.0, 0.0]
+KINDS = "bias width slope skewness tails correlation coverage region_coverage".split()
+EXPONENTIAL = torch.distributions.Exponential(1.0)
+LAPLACE = torch.distributions.Laplace(0.0, math.sqrt(0.5))
+
+
+def sine(x):
+    return torch.sin(8 * x)
+
+
+def pairs(n=300, k=16, m=2, shift=0.0, width=1.0, rho=0.0, mean=sine, seed=0, truth=None, q=None):
+    """Pairs at x ~ N(0, I): theta = mean(x) + e, and q of a shifted mean and another width.
+
+    Noise e has unit variance and is normal, unless a law of `truth` or of `q` is given. The first
+    two parameters of q have correlation rho. A shift or a width may be a function of x.
+    """
+    generator = stream(seed, "pairs")
+    x = torch.randn(n, m, generator=generator, dtype=torch.float64)
+
+    def noise(shape, law):
+        uniform = torch.rand(shape, generator=generator, dtype=torch.float64)
+        normal = torch.special.ndtri(uniform.clamp(1e-12, 1 - 1e-12))
+        return normal if law is None else (law.icdf(uniform) - law.mean) / law.stddev
+
+    z = noise((n, k, m), q)
+    if rho:
+        z[..., 1] = rho * z[..., 0] + math.sqrt(1 - rho**2) * z[..., 1]
+    shift, width = (part(x)[:, None] if callable(part) else part for part in (shift, width))
+    theta = mean(x) + noise((n, m), truth)
+    return assay.Calibration(theta, x, mean(x)[:, None] + shift + width * z)
+
+
+def ends(found, kind):
+    """A number and its ends, (3, o, ...)."""
+    return np.stack([getattr(found, kind + end) for end in ("", "_lower", "_upper")])
+
+
+def holds(found, kind, value):
+    """Whether intervals of a kind hold a value, (o, ...)."""
+    _, lower, upper = ends(found, kind)
+    return (lower <= value) & (value <= upper)
+
+
+def same(first, second, rtol=1e-7, ends_too=True):
+    for kind in KINDS:
+        some = slice(None) if ends_too else 0
+        one, other = (ends(found, kind)[some] for found in (first, second))
+        np.testing.assert_allclose(one, other, rtol, 1e-9, err_msg=kind)
+
+
+# What rows are of draws of N(shift, width^2) where true parameters are N(0, 1).
+
+
+def covered(shift, width, k=16, m=None):
+    """Shares in intervals, or regions of m parameters; members are less the mean of k - 1."""
+    of_truth = 1 + width**2 / (k - 1)
+    radius = width**2 * k / (k - 1) * scipy.stats.chi2.ppf([0.5, 0.9, 0.95], m or 1)
+    return scipy.stats.ncx2.cdf(radius / of_truth, m or 1, (m or 1) * shift**2 / of_truth + 1e-12)
+
+
+CASES = {
+    "exact": ({}, {}),
+    "high": ({"shift": 0.4}, {"bias": 0.4}),
+    "low and narrow": ({"shift": -0.3, "width": 0.6}, {"bias": -0.5, "width": 0.6}),
+    "wide": ({"width": 1.5}, {"width": 1.5}),
+    "correlated": ({"rho": 0.6}, {"correlation": 0.6}),
+    "anticorrelated": ({"rho": -0.6}, {"correlation": -0.6}),
+    # Members are less the mean of others, which makes them a little less skewed.
+    "skewed": ({"q": EXPONENTIAL, "k": 64}, {"skewness": 0.55}, {"tails": 0.08}),
+    "skewed truth": ({"truth": EXPONENTIAL, "k": 64}, {"skewness": -0.55}, {"tails": -0.08}),
+    "light": ({"truth": LAPLACE, "k": 64}, {"tails": -0.3}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_and_directions(case):
+    """2000 sets of a wiggly mean: every number is in its interval, and intervals are short."""
+    how, wrong, slight = (*CASES[case], {})[:3]
+    found = bounds(pairs(2000, **how), X_O, near=1)
+    expected = {"width": 1.0} | wrong | slight
+    for kind in KINDS[:5]:
+        assert holds(found, kind, expected.get(kind, 0.0)).all(), kind
+        _, lower, upper = ends(found, kind)
+        assert (upper - lower).max() < 0.4
+    assert holds(found, "correlation", wrong.get("correlation", 0.0) * (1 - np.eye(2))).all()
+    if set(wrong) <= {"bias", "width"}:
+        shift, width = how.get("shift", 0.0), how.get("width", 1.0)
+        assert holds(found, "coverage", covered(shift, width)).all()
+        assert holds(found, "region_coverage", covered(shift, width, m=2)).all()
+    kinds = {row.kind for row in found.wrong[0] if "coverage" not in row.kind}
+    assert kinds - set(slight) == set(wrong)
+
+
+def test_slopes_name_errors_that_cancel():
+    """The error 0.8 x changes its sign at x_o; it changes by 0.8 of the spread of x near x_o."""
+    found = bounds(pairs(4000, m=1, shift=lambda x: 0.8 * x), [0.0])
+    spread = float(pairs(4000, m=1).x[:, 0].abs().sort().values[:800].pow(2).mean().sqrt())
+    assert holds(found, "bias", 0.0).all()
+    assert found.slope[0, 0, 0] == pytest.approx(0.8 * spread, abs=0.06)
+    assert found.wrong[0][0].kind == "slope"
+
+
+@pytest.mark.parametrize(("x_o", "near"), [(-1.0, None), (0.0, 0.6), (0.7, None)])
+def test_at_x_o(x_o, near):
+    """The average near x_o differs from what holds at x_o, where the error is curved."""
+    wrong = {"shift": lambda x: x.square(), "width": lambda x: (0.5 * x).exp()}
+    found = bounds(pairs(4000, m=1, seed=2, **wrong), [x_o], near)
+    width = math.exp(0.5 * x_o)
+    assert holds(found.at, "bias", x_o**2 / width).all()
+    assert holds(found.at, "width", width).all()
+    assert (found.at.bias_upper - found.at.bias_lower)[0, 0] < 0.6
+    if not x_o:
+        assert not holds(found, "bias", 0.0).any()
+    assert found.at.at is None
+    assert {row.kind for row in found.at.rows[0]} == {"bias", "width"}
+
+
+DESIGNS = {
+    "right": {"mean": lambda x: x / 2, "k": 8},
+    "wiggly, wrong": {"shift": 0.5, "width": 1.5, "k": 8},
+    "two draws, one parameter": {"k": 2, "m": 1},
+    "a skewed law": {"truth": EXPONENTIAL, "q": EXPONENTIAL, "k": 4},
+}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_intervals_hold(design):
+    """50 repetitions with 150 sets; the limits are those that chance passes once in 1000.
+
+    Means, widths and slopes are in all their intervals in 0.95 of repetitions: 40 of 50. Where q
+    is right, other rows are wrong in at most 0.05: 9 of 50. Intervals at x_o hold in 0.95.
+    """
+    how, hold, others, at = DESIGNS[design], 0, 0, []
+    value = {"bias": how.get("shift", 0.0) / how.get("width", 1.0), "width": how.get("width", 1.0)}
+    for seed in range(50):
+        calibration = pairs(150, **how, seed=seed)
+        found = bounds(calibration, [0.0] * calibration.m, 1)
+        hold += all(holds(found, kind, value.get(kind, 0.0)).all() for kind in KINDS[:3])
+        others += any(row.kind not in KINDS[:3] for row in found.wrong[0])
+        known = np.isfinite(found.at.width_upper)
+        at += [holds(found.at, kind, value[kind])[known] for kind in ("bias", "width")]
+    assert hold >= 40
+    assert others <= 9 or "shift" in how
+    assert np.concatenate(at).mean() > 0.85
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_rows_that_exist(k):
+    found = bounds(pairs(600, k=k), X_O)
+    few = KINDS[:3] + ["correlation"] * (k > 1)
+    assert {row.kind for row in found.rows[0]} == set(KINDS if k == 4 else few)
+    assert found.draws == k
+    assert np.isnan(found.coverage).all() == (k < 4)
+
+
+def test_one_draw():
+    """Errors of widths appear smaller, and so q is never within the tolerance."""
+    found = bounds(pairs(2000, k=1, shift=0.5, width=2.0, mean=lambda x: 9 * sine(x)), X_O, 1)
+    assert (found.bias > 0).all()
+    assert not holds(found, "bias", 0.0).any()
+    assert ((1 < found.width) & (found.width < 1.5)).all()
+    assert not bounds(pairs(2000, k=1), X_O, 1).within().any()
+
+
+def test_latents():
+    """A flow that is too wide by 1.5 and too high by 0.35, which is 0.33 of its sd 1.06."""
+    q = Gaussian(width=1.5, shift=0.35)
+    found = bounds(q.latents(2000), X_O, 1)
+    assert (found.names, found.draws) == (("latent[0]", "latent[1]"), 16)
+    assert holds(found, "bias", 0.35 / q.scale).all()
+    assert holds(found, "width", 1.5).all()
+    assert not holds(found, "width", 1.0).any()
+
+
+def test_a_constant_parameter_has_no_rows():
+    """And it changes no value of others; q is not within a tolerance in what is not known."""
+    whole = pairs(600, m=3)
+    parts = {"theta": whole.theta.clone(), "theta_q": whole.theta_q.clone()}
+    for part in parts.values():
+        part[..., 1] = 3.0
+    without, found = (bounds(c, [0.0] * 3) for c in (whole, replace(whole, **parts)))
+    assert not [row for row in found.rows[0] if "theta[1]" in row.parameters]
+    for kind in ("bias", "width", "skewness", "tails", "coverage"):
+        here, there = (getattr(each, kind)[:, [0, 2]] for each in (found, without))
+        np.testing.assert_allclose(here, there)
+    assert not found.within(100.0).any()
+
+
+def test_discrete_parameters():
+    """Intervals of few values hold more of q than they should, and then tell nothing."""
+    generator = stream(0, "counts")
+    x = 4 * torch.rand(2000, 1, generator=generator)
+    rates = torch.stack([x, x], 2).expand(-1, 17, -1).clone()
+    rates[:, 1:, 1] *= 2.0
+    members = torch.poisson(rates, generator=generator)
+    found = bounds(assay.Calibration(members[:, 0], x, members[:, 1:]), [2.0], 1)
+    assert not [row for row in found.wrong[0] if row.parameters == ("theta[0]",)]
+    # The second errs by x / sqrt(2 x), whose mean is 0.943 and variance 1 - 0.943^2 = 0.111; its
+    # true values have half of the variance of q.
+    assert holds(found, "bias", [0.0, 0.943]).all()
+    assert holds(found, "width", [1.0, 1 / math.sqrt(0.611)]).all()
+    coins = (torch.rand(1000, 17, 1, generator=generator) < 0.02).float()
+    rare = bounds(assay.Calibration(coins[:, 0], x[:1000], coins[:, 1:]), [0.5], 1)
+    assert np.isnan(rare.coverage).any()
+    assert rare.wrong == ((),)
+
+
+def test_shares_of_zero_have_binomial_intervals():
+    """q is 30 sd too high: no true parameter is inside, of as many as there are near."""
+    found = bounds(pairs(200, m=1, shift=30.0), [0.0], 0.2)
+    assert not found.coverage.any()
+    # Of 40, the interval of each of six rows by itself ends at 1 - 0.025^(1 / 40) = 0.09.
+    assert 0.088 < found.coverage_upper.min() <= found.coverage_upper.max() < 0.2
+    assert holds(found, "bias", 30.0).all()
+
+
+def test_what_cannot_be_bounded_leaves_the_rest():
+    """Of two draws, some bootstrap samples have no variance of true parameters left."""
+    width = torch.tensor([1.0, 1.8], dtype=torch.float64)
+    found = bounds(pairs(150, k=2, width=lambda x: width.expand(x.shape)), X_O, 1)
+    assert np.isfinite(found.width).all()
+    assert np.isnan(found.width_lower[0, 1])
+    assert np.isfinite(found.bias_lower).all()
+    assert 0.5 < found.width_lower[0, 0] < 1 < found.width_upper[0, 0] < 2
+
+
+@pytest.mark.parametrize("r", [1, 2, 10])
+def test_simultaneous(r):
+    """Of r independent numbers, each holds with probability 0.95 to the power of 1 / r."""
+    deviations = np.random.default_rng(0).normal(size=(100_000, r))
+    known = Estimate(np.zeros(r), np.ones(r), deviations)
+    unknown = Estimate(np.zeros(1), np.full(1, np.nan), np.full((100_000, 1), np.nan))
+    expected = scipy.stats.norm.ppf((1 + 0.95 ** (1 / r)) / 2)
+    assert simultaneous([known, unknown]) == pytest.approx(expected, rel=0.01)
+    # Numbers that do not vary in the bootstrap, as shares of zero, are no better known than one.
+    assert simultaneous([known._replace(deviations=0 * deviations)]) == pytest.approx(1.96, 1e-3)
+
+
+def test_weights():
+    """Of pairs that are right and pairs that are too high by one, the second weigh thrice."""
+    right, high = pairs(1000), pairs(1000, shift=1.0, seed=1)
+    theta, x, draws = (
+        torch.cat([getattr(part, name) for part in (right, high)])
+        for name in ("theta", "x", "theta_q")
+    )
+    weights = torch.tensor([1.0, 3.0]).repeat_interleave(1000)
+    # Draws that were made exchangeable are not those that errors are measured with.
+    whole = assay.Calibration(theta, x, draws.flip(0), weights=weights, plain_draws=draws)
+    found = bounds(whole, X_O, 1)
+    assert holds(found, "bias", 0.75).all()
+    # Of the variance of true parameters around q's mean, 3 / 16 is that of the shift.
+    assert holds(found, "width", 1 / math.sqrt(1 + 3 / 16)).all()
+    assert found.near == pytest.approx(2000 / (1 + 0.25))
+    even = replace(whole, weights=torch.full((2000,), 7.0))
+    same(bounds(even, X_O, 1), bounds(replace(whole, theta_q=draws, weights=None), X_O, 1))
+
+
+def test_many_observations_are_one_at_a_time():
+    calibration, x_o = pairs(500), torch.tensor([[0.0, 0.0], [1.0, -0.5], [9.0, 9.0]])
+    many = bounds(calibration, x_o)
+    assert len(many) == len(many.wrong) == 3
+    for i, one in enumerate(x_o):
+        alone = bounds(calibration, one)
+        for here, there in ((many, alone), (many.at, alone.at)):
+            for kind in here.table:
+                np.testing.assert_array_equal(ends(here, kind)[:, i], ends(there, kind)[:, 0])
+
+
+def test_shapes():
+    found = bounds(pairs(300, m=3, k=4), torch.zeros(2, 3))
+    assert found.bias.shape == found.width.shape == found.tails.shape == (2, 3)
+    assert found.slope.shape == found.correlation.shape == found.coverage.shape == (2, 3, 3)
+    assert found.region_coverage.shape == (2, 3)
+    assert found.near == pytest.approx(60)
+    # Sixty true parameters, and four draws beside each.
+    assert (found.near_truths.shape, found.near_draws.shape) == ((2, 60, 3), (2, 240, 3))
+    assert bounds(pairs(300, m=1), [0.0]).correlation.tolist() == [[[0.0]]]
+
+
+def test_within_and_pairs_for():
+    found = bounds(pairs(800, shift=0.3), torch.tensor([[0.0, 0.0], [0.5, 0.5]]))
+    tolerances = [0.05, 0.2, 0.3, 0.5, 0.8, 2.0]
+    within = np.stack([found.within(t) for t in tolerances])
+    assert (np.diff(within.astype(int), axis=0) >= 0).all()
+    assert within[0].tolist() == [False, False]
+    assert within[-1].tolist() == [True, True]
+    mean = np.maximum(-found.bias_lower, found.bias_upper).max(1)
+    exact = np.maximum(mean, np.maximum(1 / found.width_lower, found.width_upper).max(1) - 1)
+    assert found.within(1.001 * exact.max()).all()
+    assert not found.within(0.999 * exact.min()).any()
+    needed = np.stack([found.pairs_for(t) for t in tolerances])
+    assert (np.diff(needed, axis=0) <= 0).all()
+    assert (needed >= 800).all()
+    # Half-widths go with the root of the number: with so many pairs, they are 0.6 of 0.2.
+    more = bounds(pairs(int(needed[1, 0]), shift=0.0), X_O)
+    half = (more.bias_upper - more.bias_lower).max() / 2
+    assert half == pytest.approx(0.6 * 0.2, rel=0.3)
+    assert more.within(0.2).all()
+
+
+def test_the_order_of_rows_changes_no_number():
+    calibration = pairs(500)
+    first, second = (bounds(c, X_O) for c in (calibration, calibration.subset(range(499, -1, -1))))
+    same(first, second, ends_too=False)
+    # Bootstrap samples are others: ends differ by part of a half-width.
+    for kind in ("bias", "correlation"):
+        one, other = ends(first, kind)[1:], ends(second, kind)[1:]
+        np.testing.assert_allclose(one, other, atol=0.1 * np.abs(one[1] - one[0]).max())
+
+
+def test_other_units_change_nothing():
+    calibration = pairs(500, shift=0.3, width=1.2, rho=0.4)
+    first, unit = bounds(calibration, X_O), torch.tensor([1e3, 1e-4], dtype=torch.float64)
+    moved = (unit * part + 5.0 for part in (calibration.theta, calibration.theta_q))
+    same(first, bounds(assay.Calibration(next(moved), calibration.x, next(moved)), X_O))
+    scaled = replace(calibration, x=100 * calibration.x - 3)
+    same(first, bounds(scaled, [-3.0, -3.0]))
+    # A parameter with the opposite sign has the opposite error, and the same width.
+    parts = {name: -getattr(calibration, name) for name in ("theta", "theta_q")}
+    flipped = bounds(replace(calibration, **parts), X_O)
+    for kind, sign in zip(["bias", "slope", "skewness", "width"], [-1, -1, -1, 1], strict=True):
+        np.testing.assert_allclose(getattr(flipped, kind), sign * getattr(first, kind), atol=1e-9)
+
+
+def test_a_seed_decides_the_intervals():
+    calibration = pairs(300)
+    first, again, other = (bounds(calibration, X_O, seed=seed) for seed in (0, 0, 1))
+    same(first, again, 0)
+    np.testing.assert_array_equal(first.bias, other.bias)
+    assert (first.bias_lower != other.bias_lower).all()
+    base = [bounds(Gaussian().latents(300), X_O, seed=seed).width for seed in (0, 0, 1)]
+    assert (base[0] == base[1]).all()
+    assert (base[0] != base[2]).all()
+
+
+def test_observations_without_numbers():
+    found = bounds(pairs(300), torch.zeros(2, 2)).without(np.array([True, False]))
+    for part in (found, found.at):
+        assert np.isnan(part.bias[0]).all()
+        assert np.isfinite(part.bias[1]).all()
+    assert found.rows[0] == ()
+    assert found.rows[1]
+    assert found.within(9.0).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda c: bounds(c, [0.0]), ValueError, "x_o: expected shape"),
+        (lambda c: bounds(c, [math.nan, 0.0]), ValueError, "x_o: expected finite"),
+        (lambda c: bounds(c.theta, X_O), TypeError, "calibration: expected a Calibration"),
+        (lambda c: bounds(c, X_O, 2.0), ValueError, "expected a number between 0 and 1; got 2"),
+        (lambda c: bounds(c, X_O, seed="a"), TypeError, "seed: expected an int"),
+        (lambda c: bounds(c, X_O).within(0), ValueError, "tolerance: expected"),
+        (lambda c: bounds(c, X_O).pairs_for("much"), TypeError, "tolerance: expected a number"),
+        (lambda c: bounds(c, X_O).power, AttributeError, "no attribute 'power'"),
+        (lambda c: bounds(c, X_O).bias_middle, AttributeError, "no attribute 'bias_middle'"),
+    ],
+)
+def test_bad_input(call, error, words):
+    with pytest.raises(error, match=words):
+        call(pairs(100))
+
+
+def test_quantiles():
+    levels, generator = np.array([0.05, 0.25, 0.5, 0.75, 0.95]), np.random.default_rng(0)
+    values, weights = generator.exponential(size=(400, 1)), generator.integers(1, 5, 400)
+    repeated = np.repeat(values, 200 * weights, axis=0)
+    found = weighted_quantiles(values, weights.astype(float), levels)
+    np.testing.assert_allclose(found, np.quantile(repeated, levels, axis=0), atol=0.02)
+    normal, laplace = (law.ppf(levels)[:, None] for law in (scipy.stats.norm, scipy.stats.laplace))
+    assert skewness_and_tails(normal) == pytest.approx([0, math.log(1.6449 / 0.6745)], abs=1e-4)
+    assert skewness_and_tails(laplace)[1] == pytest.approx(math.log(math.log(10) / math.log(2)))
+    # A change of quantiles moves the numbers by their gradient.
+    step = 1e-6 * generator.normal(size=(1, 5, 1))
+    difference = skewness_and_tails(laplace + step[0]) - skewness_and_tails(laplace)
+    np.testing.assert_allclose(skewness_and_tails(laplace, step)[0], difference, rtol=1e-4)

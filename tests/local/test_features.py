@@ -1,0 +1,154 @@
+"""Feature maps: positions of members and functions of them, which look at all members alike."""
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+import assay
+from assay._core import stream
+from assay.local import features as module
+from assay.local.features import Coordinates, Positions, feature_maps, mid_ranks
+from assay.local.score import centred
+
+B, R, M = 60, 8, 3
+MAPS = feature_maps(M, normal=False)
+
+
+def given(r=R, m=M, b=B):
+    """Members (b, r, m) whose mean and scale change with x (b, 2)."""
+    x = torch.randn(b, 2, generator=stream(0, "x"))
+    u = torch.randn(b, r, m, generator=stream(1, "u"))
+    return (2 * x[:, :1] + (1 + x[:, 1:].abs()) * u.flatten(1)).unflatten(1, (r, m)), x
+
+
+def positions(members, x, normal=False):
+    return Coordinates.fit(members, x, normal=normal)(members, x)
+
+
+def shuffled(members):
+    """Members in another order within each set, and that order."""
+    order = torch.rand(members.shape[:2], generator=stream(2, "order")).argsort(1)
+    return members.gather(1, order[..., None].expand_as(members)), order
+
+
+@pytest.mark.parametrize("normal", [False, True])
+@pytest.mark.parametrize("r", [4, R])
+def test_nothing_depends_on_which_member_is_the_true_parameter(r, normal):
+    """Members in another order: the same coordinates and features, in that order."""
+    members, x = given(r)
+    other, order = shuffled(members)
+    before, after = positions(members, x, normal), positions(other, x, normal)
+    for name in ("z", "levels", "given_x", "given_others", "pooled"):
+        one, two = getattr(before, name), getattr(after, name)
+        expected = one.gather(1, order[..., None].expand_as(one))
+        torch.testing.assert_close(two, expected, atol=1e-4, rtol=1e-3)
+    for each in feature_maps(M, normal=normal):
+        one, two = (each.function(at).flatten(2) for at in (before, after))
+        assert one.isfinite().all()
+        assert one.shape[2] <= module.MOST_PRODUCTS
+        assert each.dense or each.function(before).shape[3] == each.columns
+        expected = one.gather(1, order[..., None].expand_as(one))
+        torch.testing.assert_close(two, expected, atol=2e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("latent", [False, True])
+def test_features_are_centred_within_sets(gaussian, latent):
+    calibration = gaussian().latents(50) if latent else gaussian().calibration(50, k=7)
+    test = assay.score(calibration, null=9)
+    at = test._positions(torch.arange(0, 50, 2))
+    for each in test._maps:
+        table = centred(each, at)
+        assert table.shape[:2] == (25, 17 if latent else 8)
+        torch.testing.assert_close(table.mean(1), torch.zeros_like(table[:, 0]), atol=1e-5, rtol=0)
+
+
+def test_units_do_not_matter():
+    members, x = given()
+    members[0, 0] = 1e3  # a wild member is moved in
+    moved = positions(100 * members.double() - 7, 0.01 * x.double() + 3)
+    for name, expected in vars(positions(members, x)).items():
+        torch.testing.assert_close(getattr(moved, name), expected, atol=1e-3, rtol=1e-3)
+        assert name == "x" or expected.abs().max() <= module.FARTHEST
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_constant_parameter_gives_zeros(dtype):
+    members, x = given()
+    members = members.to(dtype)
+    members[..., 1] = 0.1
+    at = positions(members, x.to(dtype))
+    for name in ("z", "given_x", "given_others", "pooled"):
+        assert (getattr(at, name)[..., 1] == 0).all()
+    for each in MAPS:
+        if each.kind == "one parameter":
+            own = each.function(at)[:, :, 1]
+            assert torch.equal(own, own[:, :1].expand_as(own))
+
+
+def test_coordinates_given_x_and_given_the_others():
+    members, x = given(b=1500)
+    members[..., 2] += members[..., 0]
+    at = positions(members, x)
+    table = at.given_x.flatten(0, 1)
+    torch.testing.assert_close(table.std(0), torch.ones(M), atol=0.05, rtol=0)
+    assert np.abs(np.corrcoef(at.given_x.mean(1).T, x.T)[:M, M:]).max() < 0.1
+    widths = at.given_x.std(1)
+    assert np.abs(np.corrcoef(widths.T, x.abs().T)[:M, M:]).max() < 0.15
+    others = at.given_others.flatten(0, 1)
+    correlations = np.corrcoef(others.T, table.T)[:M, M:]
+    assert np.abs(correlations - np.diag(np.diag(correlations))).max() < 0.05
+    assert np.abs(np.corrcoef(table.T)[0, 2]) > 0.5
+
+
+def test_large_sets_have_ranks_and_small_ones_levels_of_a_normal():
+    large, small = (positions(*given(r)) for r in (module.FEWEST_MEMBERS, 5))
+    assert torch.equal(large.levels[..., 0].sort(1).values[0], (torch.arange(6) + 0.5) / 6)
+    torch.testing.assert_close(large.z.mean(1), torch.zeros(B, M), atol=1e-5, rtol=0)
+    assert torch.equal(small.z, small.given_x)
+    torch.testing.assert_close(small.levels[..., :M], torch.special.ndtr(small.z))
+
+
+def test_draws_of_a_normal_base_are_taken_as_they_are():
+    z, x = torch.randn(500, 5, M, generator=stream(0, "z")), torch.randn(500, 2)
+    at = positions(z, x, normal=True)
+    for name in ("z", "given_x", "given_others", "pooled"):
+        assert torch.equal(getattr(at, name), z)
+    for levels in at.levels.flatten(0, 1).T:
+        assert scipy.stats.kstest(levels, "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("few", [2, 50])
+def test_mid_ranks_against_scipy(few):
+    values = torch.randint(few, (7, 9, 4), generator=stream(0, "values")).float()
+    expected = (scipy.stats.rankdata(values, axis=1) - 0.5) / 9
+    np.testing.assert_allclose(mid_ranks(values), expected, atol=1e-6)
+
+
+def test_polynomials_are_orthonormal():
+    """By Gaussian quadrature, against normal and uniform weights."""
+    z, weights = np.polynomial.hermite_e.hermegauss(20)
+    table = torch.stack(module.hermite(torch.tensor(z))).numpy()
+    np.testing.assert_allclose(table * (weights / weights.sum()) @ table.T, np.eye(5), atol=1e-9)
+    t, weights = np.polynomial.legendre.leggauss(20)
+    table = torch.stack([torch.ones(20).double(), *module.legendre(torch.tensor(t), 8)]).numpy()
+    np.testing.assert_allclose(table * weights / 2 @ table.T, np.eye(9), atol=1e-9)
+
+
+def test_a_member_far_from_all_others_has_the_largest_distances():
+    u = torch.randn(1, R, 2, generator=stream(0, "u"))
+    u[0, 5] = 7.0
+    at = Positions(u, u, u, u, u, torch.zeros(1, 1))
+    first = module.distances(at)[0, :, :, 0]  # the first polynomial grows with the level
+    assert first.argmax(0).tolist() == [5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("m", "normal", "pairs", "residuals"),
+    [(1, False, 0, 2), (2, False, 2, 2), (2, True, 2, 0), (150, False, 2, 2), (151, True, 0, 0)],
+)
+def test_maps_for_so_many_parameters(m, normal, pairs, residuals):
+    maps = feature_maps(m, normal=normal)
+    assert sum(each.kind == "pairs" for each in maps) == pairs
+    assert len(maps) == len(module.FEATURE_MAPS) + pairs + residuals
+    assert {each.kind for each in maps} >= {"smooth", "fine", "finest", "distances"}
