@@ -76,7 +76,7 @@ test-lowest: .venv-lowest/.installed
 	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -n auto -o filterwarnings=default \
 		-k "not scikit_learn and not against_scipy" $(LOWEST)
 
-LOWEST := tests/test_core.py tests/test_io.py tests/test_results.py tests/classifiers tests/cli tests/level \
+LOWEST := tests/support tests/test_io.py tests/test_results.py tests/classifiers tests/cli tests/level \
 	tests/nulls tests/plots tests/report
 
 # BayesFlow with each of the backends that are there.

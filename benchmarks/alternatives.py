@@ -52,7 +52,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.neighbourhood import Distance, Nearest
 
 from .record import origin

@@ -20,7 +20,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.neighbourhood import Nearest
 
 LEVEL, NEAR = 0.05, Nearest(0.05)

@@ -19,7 +19,7 @@ import torch
 from tqdm import tqdm
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.classifiers.features import Conditional, Joint
 from assay.neighbourhood import Nearest
 

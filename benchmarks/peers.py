@@ -27,7 +27,8 @@ import torch
 from torch import Tensor
 
 import assay
-from assay._core import stream, without_progress
+from assay._support.progress import without_progress
+from assay._support.random import stream
 
 from .record import origin
 from .speed import Data, Size

@@ -32,7 +32,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 import assay
-from assay._core import seed_of, stream
+from assay._support.random import seed_of, stream
 from assay.data.pairs import Simulations
 from assay.data.prepare import options_of, prepare
 from assay.neighbourhood import Nearest

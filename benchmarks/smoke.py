@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from assay._core import atomic_write
+from assay._support.files import atomic_write
 
 from .record import origin
 

@@ -33,7 +33,8 @@ import numpy as np
 import torch
 
 import assay
-from assay._core import stream, without_progress
+from assay._support.progress import without_progress
+from assay._support.random import stream
 
 from .record import commit, origin
 

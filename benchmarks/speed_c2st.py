@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from assay import MLP, Exchange, Sklearn, c2st
-from assay._core import stream
+from assay._support.random import stream
 from assay.c2st import C2STResult
 from assay.classifiers import LDA, QDA
 from assay.classifiers.base import Classifier

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 import assay
-from assay._core import without_progress
+from assay._support.progress import without_progress
 
 from .record import origin
 from .speed import Data, Size

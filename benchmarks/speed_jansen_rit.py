@@ -14,7 +14,7 @@ import time
 import torch
 from experiments.tasks.jansen_rit import JansenRit
 
-from assay._core import stream
+from assay._support.random import stream
 
 PAPER = 60_000
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 
 
 class Stored:

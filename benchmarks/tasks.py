@@ -20,7 +20,7 @@ from experiments.tasks import TASKS, Task, task
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import cross_val_score
 
-from assay._core import stream
+from assay._support.random import stream
 
 from .paper_samples import HARD, Case, require
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.classifiers import QDA
 from assay.neighbourhood import Nearest
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay._core import stream
+from assay._support.random import stream
 
 from .authors import ORACLE, arrays
 from .flows import Flow

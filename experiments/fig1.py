@@ -20,7 +20,7 @@ from sklearn.model_selection import ShuffleSplit
 from torch import Tensor
 
 from assay import Exchange, c2st
-from assay._core import stream
+from assay._support.random import stream
 from assay.c2st import STATISTICS
 from assay.classifiers import QDA, Bayes
 

@@ -26,7 +26,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from assay._core import atomic_write, stream
+from assay._support.files import atomic_write
+from assay._support.random import stream
 
 from .authors import published_numbers
 from .jansen_rit import file_name

@@ -30,7 +30,9 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from assay._core import atomic_write, isolated, stream
+from assay._support.files import atomic_write
+from assay._support.random import stream
+from assay._support.user_code import isolated
 from assay.data.posterior import StandardNormal
 
 from .couplings import build_nsf

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from assay._core import atomic_write
+from assay._support.files import atomic_write
 
 from .authors import FOLDER
 from .blocks import Blocks, Posteriors, has_flow

@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.local.levels import Levels
 
 from .authors import printed_rate

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.local.lc2st import LC2ST
 
 from .flows import MAF, Flow, Training, train

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 
 from .flows import ARCHITECTURES, Flow, Training, train
 from .runs import Context, Job

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, SubFigure
 
-from assay._core import atomic_write
+from assay._support.files import atomic_write
 from assay.plots._canvas import INK
 
 __all__ = ["colour_bar", "save", "triangle"]

@@ -16,7 +16,7 @@ from itertools import repeat
 import torch
 from torch import Tensor
 
-from assay._core import stream
+from assay._support.random import stream
 
 from .networks import Classifier, Fitted
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from assay._core import atomic_write
+from assay._support.files import atomic_write
 
 from . import fig1, fig3, fig6, hpd, latents, table1, table2, why
 from .authors import PAIRS, TRAINED, printed_rate, printed_statistic, published_numbers

@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from assay._core import stream
+from assay._support.random import stream
 
 from .authors import ASIDE, ORACLE, absent, informative, printed_rate
 from .fig2 import (

@@ -25,7 +25,8 @@ from typing import IO, Any
 import torch
 from tqdm import tqdm
 
-from assay._core import atomic_write, over
+from assay._support.files import atomic_write
+from assay._support.parallel import run_jobs
 from assay.results import versions
 
 if sys.platform != "win32":
@@ -262,7 +263,7 @@ def _done(
     todo: Sequence[Job], run: Callable[[Job], Found], executor: Executor | None
 ) -> Iterator[tuple[Job, Found]]:
     # A job whose worker died is done by another.
-    yield from ((todo[number], found) for number, found in over(executor, run, todo))
+    yield from ((todo[number], found) for number, found in run_jobs(executor, run, todo))
 
 
 def conduct(

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 
 from . import published
 from .authors import PAIRS, TRAINED, absent, arrays, printed_statistic

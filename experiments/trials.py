@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay._core import stream
+from assay._support.random import stream
 
 from .published import _orders, _shuffles, pvalue
 from .stacked import Places, Rows

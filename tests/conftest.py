@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.classifiers.base import Scores
 from assay.data.posterior import StandardNormal
 

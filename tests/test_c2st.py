@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from assay import MLP, Exchange, FreePermutation, Ridge, Sklearn, c2st
-from assay._core import stream
+from assay._support.random import stream
 from assay.c2st import (
     STATISTICS,
     acc0,

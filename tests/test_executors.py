@@ -15,7 +15,7 @@ from experiments.runs import Records, completed
 from sklearn.linear_model import LogisticRegression
 
 import assay
-from assay._core import over
+from assay._support.parallel import run_jobs
 
 SPAWN = get_context("spawn")
 
@@ -55,9 +55,9 @@ def client(cluster):
 
 def test_all_jobs_in_any_order():
     with ThreadPoolExecutor(4) as executor:
-        found = dict(over(executor, slow_square, range(200)))
+        found = dict(run_jobs(executor, slow_square, range(200)))
     assert found == {n: n * n for n in range(200)}
-    assert dict(over(None, abs, [-3])) == {0: 3}
+    assert dict(run_jobs(None, abs, [-3])) == {0: 3}
 
 
 def test_few_jobs_are_made_before_they_are_needed():
@@ -69,7 +69,7 @@ def test_few_jobs_are_made_before_they_are_needed():
             yield n
 
     with ThreadPoolExecutor(1) as executor:
-        work = over(executor, slow_square, jobs())
+        work = run_jobs(executor, slow_square, jobs())
         next(work)
         assert len(made) <= 66
         work.close()
@@ -77,12 +77,12 @@ def test_few_jobs_are_made_before_they_are_needed():
 
 def test_an_error_of_the_work_is_its_own():
     with ThreadPoolExecutor(1) as executor, pytest.raises(ValueError, match="no 0"):
-        list(over(executor, wrong, range(3)))
+        list(run_jobs(executor, wrong, range(3)))
 
 
 def test_a_process_that_dies_loses_nothing(tmp_path):
     with ProcessPoolExecutor(2, SPAWN) as executor, pytest.warns(UserWarning, match="worker died"):
-        found = dict(over(executor, partial(deadly, tmp_path), range(10)))
+        found = dict(run_jobs(executor, partial(deadly, tmp_path), range(10)))
     assert found == {n: n * n for n in range(10)}
 
 
@@ -90,7 +90,7 @@ class TestDask:
     def test_a_worker_that_is_killed_midway(self, client):
         """Its jobs are run by the others, or by the one that takes its place."""
         found, killed = {}, None
-        for number, square in over(client.get_executor(), slow_square, range(120)):
+        for number, square in run_jobs(client.get_executor(), slow_square, range(120)):
             found[number] = square
             if len(found) == 20:
                 killed = next(iter(client.run(os.getpid).values()))

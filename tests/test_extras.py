@@ -78,14 +78,14 @@ def test_the_extra_brings_it(package):
 
 
 def test_an_import_error_of_our_own_is_no_missing_extra():
-    from assay._core import extra
+    from assay._support.inputs import extra
 
     with pytest.raises(ImportError, match="no_such_name"), extra("plots"):
         from assay.results import no_such_name  # noqa: F401
 
 
 def test_an_older_version_is_no_missing_extra():
-    from assay._core import extra
+    from assay._support.inputs import extra
 
     words = r"needs torch 99.0 or later, and there is 2\.\d.*: pip install 'torch>=99.0'"
     with pytest.raises(ImportError, match=words), extra("sbi", least="99.0"):

@@ -388,7 +388,7 @@ class TestAddresses:
     @pytest.mark.parametrize(
         "address",
         [
-            "assay._core:atomic_write",
+            "assay._support.files:atomic_write",
             "assay.io:save",
             "assay.check:check",
             "assay.local.lc2st:mse0",

@@ -18,7 +18,7 @@ PACKAGE = "assay"
 # A module belongs to the longest of these names that begins its own, and may import modules of the
 # same name, as long as there is no cycle, and of those above.
 LAYERS = (
-    "_core",
+    "_support",
     "names",
     "results",
     "neighbourhood",
@@ -45,7 +45,8 @@ TYPES_ALONE = {("answers.rows", "answers.bounds"), ("verdict", "check")}
 # What a check without a classifier loads: its four questions, their data, nulls and results, tests
 # over all x, and the classifier that is the default.
 LOADED = """
-    _core results names neighbourhood check verdict adapters.functions
+    _support.inputs _support.random _support.user_code _support.parallel _support.progress
+    _support.files results names neighbourhood check verdict adapters.functions
     data.calibration data.chunks data.draw data.guards data.pairs data.posterior data.prepare
     data.proposal data.simulator data.tables
     nulls.copies nulls.exchange nulls.ranks nulls.turns
@@ -56,7 +57,7 @@ LOADED = """
 # Loaded, too, since `assay.classifiers` imports all of them.
 NEEDLESS = [f"classifiers.{name}" for name in ("discriminant", "features", "ridge", "sklearn")]
 # How many of all modules have a function that runs before the verdict is there. The aim is 20.
-MOST_RUN = 24
+MOST_RUN = 28
 QUICK = """
 import sys, threading, torch, assay, assay.check
 pairs = torch.randn(2, 200, 1, generator=torch.Generator().manual_seed(0))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from assay import Calibration
-from assay._core import stream
+from assay._support.random import stream
 from assay.neighbourhood import (
     PENALTIES,
     SETS_PER_COEFFICIENT,

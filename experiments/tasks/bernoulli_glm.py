@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from assay._core import cpu
+from assay._support.inputs import cpu
 
 from .priors import Gaussian
 from .task import Exact, Observations, Task, benchmark, rejection

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay._core import check_count
+from assay._support.inputs import check_count
 
 
 @dataclass(frozen=True)

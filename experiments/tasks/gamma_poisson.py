@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay._core import cpu, seed_of
+from assay._support.inputs import cpu
+from assay._support.random import seed_of
 
 from .task import Direct
 

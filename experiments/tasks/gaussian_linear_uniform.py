@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from assay._core import cpu
+from assay._support.inputs import cpu
 
 from .priors import Box
 from .task import Direct

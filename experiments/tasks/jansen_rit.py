@@ -34,7 +34,9 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from assay._core import check_kind, cpu, one_thread, seed_of, stream
+from assay._support.inputs import check_kind, cpu
+from assay._support.parallel import one_thread
+from assay._support.random import seed_of, stream
 
 from .priors import Box
 from .task import Exact, Observations, Task

@@ -15,7 +15,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from assay._core import MOST_SQUARED, check_count, check_number, cpu, stream
+from assay._support.inputs import MOST_SQUARED, check_count, check_number, cpu
+from assay._support.random import stream
 from assay.data.posterior import StandardNormal
 
 from .priors import Gaussian

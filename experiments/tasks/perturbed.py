@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from assay._core import (
+from assay._support.inputs import (
     as_tensors,
     check_count,
     check_function,
     check_kind,
     check_number,
     cpu,
-    foreign,
-    stream,
 )
+from assay._support.random import stream
+from assay._support.user_code import call_user_code
 from assay.data.calibration import Calibration, Draws
 from assay.data.posterior import StandardNormal
 
@@ -152,4 +152,4 @@ class Perturbed:
     def _wrong(self, x: Tensor) -> Tensor:
         if self.region is None:
             return cpu.ones(len(x), dtype=torch.bool)
-        return foreign("region", self.region, x).bool()
+        return call_user_code("region", self.region, x).bool()

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from assay._core import cpu
+from assay._support.inputs import cpu
 
 
 class Prior(Protocol):

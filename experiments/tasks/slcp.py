@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import max_pool3d
 
-from assay._core import cpu
+from assay._support.inputs import cpu
 
 from .priors import Box
 from .task import Exact, Task, rejection

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from assay._core import as_tensors, check_count, check_finite, check_kind, cpu, stream
+from assay._support.inputs import as_tensors, check_count, check_finite, check_kind, cpu
+from assay._support.random import stream
 
 from .priors import Prior
 

@@ -5,7 +5,7 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from assay._core import cpu
+from assay._support.inputs import cpu
 
 
 def log_mass(low: Tensor, high: Tensor) -> Tensor:

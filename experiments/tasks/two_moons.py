@@ -17,7 +17,8 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from assay._core import cpu, stream
+from assay._support.inputs import cpu
+from assay._support.random import stream
 
 from .priors import Box
 from .task import MOMENT_DRAWS, Exact, Task

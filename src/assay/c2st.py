@@ -27,18 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._core import (
-    Seed,
-    as_null,
-    as_tensors,
-    check_finite,
-    check_kind,
-    cpu,
-    mix_seed,
-    own_terms,
-    seed_of,
-    stream,
-)
+from ._support.inputs import as_null, as_tensors, check_finite, check_kind, cpu, full_precision
+from ._support.random import Seed, mix_seed, seed_of, stream
 from .classifiers.base import Classifier, as_classifier
 from .classifiers.mlp import MLP
 from .data.calibration import Calibration
@@ -141,7 +131,7 @@ class Splitter(Protocol):
         """Sets to train on and sets to judge on, in turn; sets come in random order."""
 
 
-@own_terms()
+@full_precision()
 def c2st(
     p: Any,
     q: Any,

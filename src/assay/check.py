@@ -32,17 +32,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._core import (
-    Seed,
-    Stages,
-    check_count,
-    check_kind,
-    check_number,
-    cpu,
-    own_terms,
-    seed_of,
-    stream,
-)
+from ._support.inputs import check_count, check_kind, check_number, cpu, full_precision
+from ._support.progress import Stages
+from ._support.random import Seed, seed_of, stream
 from .answers.bounds import bounds
 from .answers.predictive import among
 from .answers.typical import typical
@@ -69,7 +61,7 @@ OVER_ALL_X = 0.1
 _DEFAULT = MLP()
 
 
-@own_terms()
+@full_precision()
 def check(
     posterior: Any,
     theta: Any = None,

@@ -26,7 +26,8 @@ import numpy as np
 import torch
 
 from . import __version__
-from ._core import atomic_write, check_path, memory, printable
+from ._support.files import atomic_write
+from ._support.inputs import check_path, memory, printable
 from .results import Readable
 
 FORMAT = 4

@@ -22,16 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._core import (
-    as_tensors,
-    check_finite,
-    check_function,
-    check_kind,
-    check_share,
-    cpu,
-    foreign,
-    stream,
-)
+from ._support.inputs import as_tensors, check_finite, check_function, check_kind, check_share, cpu
+from ._support.random import stream
+from ._support.user_code import call_user_code
 
 # The share of simulations that is near x_o, and the number from which on the share shrinks.
 SHARE, FULL = 0.2, 5000
@@ -121,7 +114,7 @@ class Distance:
     def _apply(self, x: Tensor) -> Tensor:
         if self.function is None:
             return x
-        found = foreign("function", self.function, x).to(x)
+        found = call_user_code("function", self.function, x).to(x)
         if found.ndim != 2 or len(found) != len(x):
             raise ValueError(
                 f"function: expected one that maps features ({len(x)}, d) to ({len(x)}, e); got "

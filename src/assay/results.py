@@ -22,7 +22,7 @@ import scipy.special
 import torch
 
 from . import __version__
-from ._core import printable, shown
+from ._support.inputs import printable, type_name
 
 # Rows of a table that are printed; the others are counted.
 MOST_ROWS = 20
@@ -533,7 +533,9 @@ def position(labels: Sequence[str], which: int | str) -> int:
             raise KeyError(f"expected one of {', '.join(labels)}; got {which!r}")
         return list(labels).index(which)
     if isinstance(which, bool) or not isinstance(which, int | np.integer):
-        raise TypeError(f"which: expected the number or the name of a row; got {shown(which)}.")
+        raise TypeError(
+            f"which: expected the number or the name of a row; got {type_name(which)}."
+        )
     if not -len(labels) <= which < len(labels):
         raise IndexError(f"result: expected one of {len(labels)} rows; got {which}.")
     return range(len(labels))[which]

@@ -8,7 +8,8 @@ import torch
 import zuko
 
 import assay
-from assay._core import isolated, stream
+from assay._support.random import stream
+from assay._support.user_code import isolated
 from assay.data.draw import draw_at
 from assay.data.posterior import Posterior, as_posterior, latents
 

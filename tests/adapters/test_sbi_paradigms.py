@@ -7,7 +7,8 @@ import torch
 from experiments.tasks import ConjugateGaussian
 
 import assay
-from assay._core import isolated, stream
+from assay._support.random import stream
+from assay._support.user_code import isolated
 
 TASK = ConjugateGaussian(2, 2)
 K = 4

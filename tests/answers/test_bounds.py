@@ -9,7 +9,7 @@ import scipy.stats
 import torch
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.answers.bounds import (
     Estimate,
     bounds,

@@ -8,7 +8,7 @@ import scipy.stats
 import torch
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.answers.predictive import PredictiveResult, among
 from assay.data.pairs import one_of
 from assay.data.simulator import Form, Runner

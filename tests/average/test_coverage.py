@@ -7,7 +7,7 @@ import scipy.stats
 import torch
 
 from assay import Calibration, coverage, tarp
-from assay._core import stream
+from assay._support.random import stream
 from assay.average.coverage import ScaledEuclidean, UniformBox
 from assay.average.ranks import Values, evaluated
 from assay.results import clopper_pearson

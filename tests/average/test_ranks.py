@@ -5,7 +5,7 @@ import torch
 from experiments.tasks import task
 
 from assay import Calibration
-from assay._core import stream
+from assay._support.random import stream
 from assay.average.ranks import (
     RowStream,
     Values,

@@ -7,7 +7,7 @@ import torch
 
 import assay
 from assay import Calibration, sbc
-from assay._core import stream
+from assay._support.random import stream
 from assay.average.ranks import Values, parameters
 from assay.nulls.ranks import UniformRanks
 

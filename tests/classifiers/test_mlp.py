@@ -6,7 +6,7 @@ import torch
 
 import assay
 from assay import MLP, Exchange, KnownBase
-from assay._core import stream
+from assay._support.random import stream
 from assay.classifiers import mlp
 from assay.classifiers.mlp import _initial, _Stack
 

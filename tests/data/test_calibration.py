@@ -5,7 +5,7 @@ import torch
 
 import assay
 from assay import Calibration, Draws
-from assay._core import stream
+from assay._support.random import stream
 from assay.data.calibration import Latents
 from assay.data.posterior import StandardNormal
 from assay.neighbourhood import Distance, DistanceForQ, Nearest

@@ -6,7 +6,7 @@ import torch
 
 import assay
 from assay import Calibration
-from assay._core import stream
+from assay._support.random import stream
 from assay.data.guards import autocorrelation, check_noise
 
 N, K = 200, 16

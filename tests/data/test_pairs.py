@@ -21,7 +21,7 @@ from experiments.tasks import TwoMoons
 from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.data.pairs import Simulations, pairs_around
 
 PRIOR = MultivariateNormal(torch.zeros(1), torch.eye(1))

@@ -6,7 +6,7 @@ import torch
 from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.data.posterior import (
     AnotherQ,
     StandardNormal,

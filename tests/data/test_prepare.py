@@ -8,7 +8,7 @@ import torch
 from torch.distributions import MultivariateNormal
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.data.calibration import Calibration, Draws, Latents
 from assay.data.draw import Drawing
 from assay.data.pairs import Simulations

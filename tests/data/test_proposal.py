@@ -11,7 +11,7 @@ from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
 
 import assay
 from assay import MLP, Exchange, LocalExchange, Ridge, lc2st
-from assay._core import stream
+from assay._support.random import stream
 from assay.classifiers import QDA
 from assay.classifiers.features import Joint
 from assay.data.proposal import (

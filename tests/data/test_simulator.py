@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from assay._core import stream
+from assay._support.random import stream
 from assay.data.simulator import TOGETHER, Runner, form_of
 
 X_O = torch.zeros(2)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.data.tables import Layout, as_observed, as_table
 
 THETA = torch.randn(60, 2, generator=stream(0, "theta"))

@@ -7,7 +7,7 @@ from experiments.beyond import BOUNDED, BUDGETS, FAR, MODEL, NEAR, _wrong, neede
 from experiments.runs import Context
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 
 
 def test_pairs_that_a_power_needs():

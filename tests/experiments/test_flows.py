@@ -13,7 +13,7 @@ from experiments import flows
 from experiments.flows import MAF, NSF, Flow, SbiMAF, SbiNSF, Training, train
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 
 SD = 0.2 * math.sqrt(0.5)
 SMALL = MAF(2, (16,))

@@ -14,7 +14,7 @@ from experiments.runner import Clock, Runner, done, expected
 from experiments.runs import Context, Records
 from experiments.stacked import Torch
 
-from assay._core import stream
+from assay._support.random import stream
 
 TASK = "two_moons"
 

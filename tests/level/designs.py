@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from assay import Calibration, Draws
-from assay._core import stream
+from assay._support.random import stream
 
 
 @dataclass(frozen=True)

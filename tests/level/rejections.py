@@ -14,7 +14,7 @@ from sklearn.model_selection import KFold
 
 import assay
 from assay import MLP, Exchange, FreePermutation, KnownBase, LocalExchange, Nearest, Ridge
-from assay._core import stream
+from assay._support.random import stream
 from assay.answers.predictive import among
 from assay.classifiers.base import Classifier
 from assay.classifiers.features import Joint

@@ -6,7 +6,7 @@ import scipy.stats
 import torch
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 from assay.local import features as module
 from assay.local.features import Coordinates, Positions, feature_maps, mid_ranks
 from assay.local.score import centred

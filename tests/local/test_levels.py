@@ -4,7 +4,7 @@ import scipy.stats
 import torch
 
 from assay import Calibration, Draws, lhpd, lpit
-from assay._core import stream
+from assay._support.random import stream
 from assay.average.ranks import Values
 from assay.local.levels import (
     Around,

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from assay import Calibration, Draws, lpit
-from assay._core import stream
+from assay._support.random import stream
 from assay.local.levels import Levels
 from tests.local.test_levels import X_O
 

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import binom, norm
 
 from assay import Calibration, Exchange, KnownBase, LocalExchange, Nearest
-from assay._core import stream
+from assay._support.random import stream
 from assay.local import score as module
 from assay.local.features import FEATURE_MAPS, FeatureMap, feature_maps, waves
 from assay.local.score import Score, score

@@ -623,14 +623,14 @@ MUTATIONS = (
     ),
     Mutation(
         "a seed that is not read",
-        "_core.py",
+        "_support/random.py",
         "state = np.random.SeedSequence([seed, *words])",
         "state = np.random.SeedSequence([0, *words])",
-        "tests/test_core.py::test_streams_differ_by_key_and_seed",
+        "tests/support/test_random.py::test_streams_differ_by_key_and_seed",
     ),
     Mutation(
         "two data sets meet the same nulls",
-        "_core.py",
+        "_support/random.py",
         'return (seed ^ int.from_bytes(digest, "big")) % 2**62',
         "return seed",
         f"{LEVELS}::TestCopies::test_other_observations_meet_other_nulls",

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import assay
 from assay import MLP, Exchange, FreePermutation, KnownBase, LocalExchange, Ridge, lc2st
-from assay._core import stream
+from assay._support.random import stream
 from assay.classifiers.base import Scaling
 from assay.classifiers.features import Conditional, Joint
 from assay.neighbourhood import Nearest

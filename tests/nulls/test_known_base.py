@@ -7,7 +7,7 @@ import torch
 
 import assay
 from assay import MLP, Exchange, KnownBase, LocalExchange, Nearest, lc2st
-from assay._core import stream
+from assay._support.random import stream
 from assay.data.posterior import as_base
 from assay.nulls.exchange import BaseCopies, global_null
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 import torch
 
-from assay._core import stream
+from assay._support.random import stream
 from assay.nulls.turns import FEWEST, MOST, Permuted, Turns, turned_by
 
 N, R, H = 700, 5, 40

@@ -23,7 +23,7 @@ from benchmarks.record import keep
 from experiments.runs import Context, Experiment, Records, conduct
 
 import assay
-from assay._core import atomic_write
+from assay._support.files import atomic_write
 from assay.cli import app
 from assay.data.chunks import Chunk
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import assay
-from assay import _core
-from assay._core import as_tensors
+from assay._support import inputs
+from assay._support.inputs import as_tensors
 from assay.data.proposal import Model
 from tests.conftest import Gaussian
 
@@ -151,13 +151,13 @@ LARGE = {
 
 @pytest.mark.parametrize(("name", "use"), [(name, use) for name in LARGE for use in LARGE[name]])
 def test_what_has_no_room(name, use, monkeypatch):
-    monkeypatch.setattr(_core, "memory", lambda: 2**20)
+    monkeypatch.setattr(inputs, "memory", lambda: 2**20)
     with pytest.raises(ValueError, match=f"^{name}: expected at most .* there is memory here"):
         use(Q.calibration(60, 5), 10**6)
 
 
 def test_there_is_memory():
-    assert _core.memory() > 2**28
+    assert inputs.memory() > 2**28
 
 
 class TestTables:

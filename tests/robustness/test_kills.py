@@ -59,7 +59,7 @@ def test_a_full_device(gaussian):
 
 READ_ONLY = """
 import os, sys
-from assay._core import atomic_write
+from assay._support.files import atomic_write
 if os.getuid() == 0:
     os.setuid(65534)  # whom modes of files concern
 try:

@@ -9,7 +9,7 @@ import pytest
 
 import assay
 from assay import plots
-from assay._core import CONTROL
+from assay._support.inputs import CONTROL
 
 from ..checks import VERDICTS, made
 from ..conftest import Gaussian

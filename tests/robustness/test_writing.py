@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from assay import _core
-from assay._core import atomic_write
+from assay._support import files
+from assay._support.files import atomic_write
 
 
 def write(path, data=b"new"):
@@ -89,7 +89,7 @@ def test_what_is_printed_to_is_not_replaced(tmp_path, to):
     path = tmp_path / "out"
     to = str(path) if to == "itself" else to
     code = (
-        "import sys; from assay._core import atomic_write\nprint('before')\n"
+        "import sys; from assay._support.files import atomic_write\nprint('before')\n"
         f"with atomic_write({to!r}) as file: file.write(b'inside\\n')\nprint('after')"
     )
     with path.open("wb") as file:
@@ -133,8 +133,8 @@ def test_a_part_that_was_begun_anew_is_not_swept(tmp_path, monkeypatch):
         os.unlink(file.name)
         part.write_bytes(b"anew")
 
-    monkeypatch.setattr(_core.fcntl, "flock", flock)
-    _core._sweep([part])
+    monkeypatch.setattr(files.fcntl, "flock", flock)
+    files._sweep([part])
     assert part.read_bytes() == b"anew"
 
 
@@ -145,7 +145,7 @@ def test_a_part_that_was_swept_before_it_was_locked(tmp_path, monkeypatch):
         if not taken:
             taken.append(os.unlink(file.name))
 
-    monkeypatch.setattr(_core.fcntl, "flock", flock)
+    monkeypatch.setattr(files.fcntl, "flock", flock)
     write(tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"new"
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from .._core import extra
+from .._support.inputs import extra
 from ..data.calibration import Calibration, Draws
 from ..data.tables import Layout
 

@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import as_tensors, cpu, isolated, said, stream, time_limit
+from .._support.inputs import as_tensors, cpu, error_line
+from .._support.random import stream
+from .._support.user_code import isolated, time_limit
 from ..data.posterior import LIMIT, Flow, Posterior, is_flow
 from ..data.tables import Layout, Table, as_table
 from . import draws_of
@@ -140,7 +142,7 @@ def _tried(
         try:
             first, again = (_trial(q, at) for _ in range(2))
         except Exception as problem:
-            problems.setdefault(way.words, said(problem))
+            problems.setdefault(way.words, error_line(problem))
         else:
             exact: dict[str, Any] = {"rtol": 0, "atol": 0, "equal_nan": True}
             repeats = torch.allclose(first.array, again.array, **exact)

@@ -25,7 +25,7 @@ from sbi.neural_nets.estimators import ConditionalDensityEstimator, NFlowsFlow, 
 from sbi.utils.sbiutils import within_support
 from torch import Tensor
 
-from .._core import cpu
+from .._support.inputs import cpu
 from ..data.posterior import (
     Base,
     Coordinates,

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._core import extra
+from .._support.inputs import extra
 from ..data.posterior import Base, Embed, Posterior, as_base, as_posterior
 from ..data.tables import Layout
 from .networks import NetworkFlow, embedding, inputs

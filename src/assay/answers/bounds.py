@@ -34,18 +34,10 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from .._core import (
-    Seed,
-    available_threads,
-    check_number,
-    cpu,
-    one_thread,
-    own_terms,
-    progress,
-    seed_of,
-    spread_over,
-    stream,
-)
+from .._support.inputs import check_number, cpu, full_precision
+from .._support.parallel import available_threads, one_thread, spread_over
+from .._support.progress import progress
+from .._support.random import Seed, seed_of, stream
 from ..data.calibration import Calibration, Draws, check_calibration
 from ..neighbourhood import Nearest, local_quadratic, principal_coordinates
 from ..results import Frozen, clopper_pearson
@@ -102,7 +94,7 @@ class Interval(Frozen):
 Table = dict[str, Interval]
 
 
-@own_terms()
+@full_precision()
 @one_thread()
 def bounds(
     calibration: Calibration, x_o: Any, near: float | Nearest | None = None, seed: Seed = 0

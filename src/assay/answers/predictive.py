@@ -22,7 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import Seed, as_tensors, check_count, check_finite, cpu, own_terms, seed_of
+from .._support.inputs import as_tensors, check_count, check_finite, cpu, full_precision
+from .._support.random import Seed, seed_of
 from ..data.calibration import features_of
 from ..data.pairs import one_of
 from ..data.posterior import Embed
@@ -66,7 +67,7 @@ class PredictiveResult(LocalResult):
         )
 
 
-@own_terms()
+@full_precision()
 def predictive(
     theta_o: Any,
     simulator: Callable[[Any], Any],

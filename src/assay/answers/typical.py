@@ -24,7 +24,9 @@ import scipy.spatial
 import torch
 from torch import Tensor
 
-from .._core import Seed, as_tensors, check_finite, cpu, own_terms, progress, seed_of, stream
+from .._support.inputs import as_tensors, check_finite, cpu, full_precision
+from .._support.progress import progress
+from .._support.random import Seed, seed_of, stream
 from ..data.calibration import features_of
 from ..data.posterior import Embed
 from ..results import Frozen, holm, number, probability
@@ -55,7 +57,7 @@ TINY = 1e-12
 Table = dict[str, np.ndarray]
 
 
-@own_terms()
+@full_precision()
 def typical(x: Any, x_o: Any, embed: Embed | None = None, seed: Seed = 0) -> "Typical":
     """Tests whether observations are like the simulated ones.
 

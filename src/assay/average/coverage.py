@@ -28,17 +28,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import (
-    Seed,
+from .._support.inputs import (
     as_null,
     as_tensors,
     check_finite,
     check_function,
     check_numbers,
-    foreign,
-    own_terms,
-    seed_of,
+    full_precision,
 )
+from .._support.random import Seed, seed_of
+from .._support.user_code import call_user_code
 from ..data.calibration import Calibration, check_calibration
 from ..names import readable
 from ..neighbourhood import standard_deviation
@@ -57,7 +56,7 @@ from .ranks import (
 )
 
 
-@own_terms()
+@full_precision()
 def coverage(
     calibration: Calibration,
     log_q: Quantity | None = None,
@@ -341,7 +340,7 @@ References = UniformBox | Callable[[Tensor], Any] | Any
 Metric = ScaledEuclidean | Callable[[Tensor, Tensor], Any]
 
 
-@own_terms()
+@full_precision()
 def tarp(
     calibration: Calibration,
     references: References = UniformBox(),  # noqa: B008
@@ -437,7 +436,7 @@ def _references(
             f"{references!r}."
         )
     if callable(references):
-        references = foreign("references", references, calibration.x)
+        references = call_user_code("references", references, calibration.x)
     points = as_tensors({"references": references})["references"].to(theta)
     if points.shape != theta.shape:
         raise ValueError(
@@ -481,7 +480,7 @@ def _checked_metric(metric: Callable[[Tensor, Tensor], Any]) -> Callable[[Tensor
     """A metric of any kind, which must give numbers of the right shape."""
 
     def measure(theta: Tensor, references: Tensor) -> Tensor:
-        distances = foreign("metric", metric, theta, references).to(theta.device)
+        distances = call_user_code("metric", metric, theta, references).to(theta.device)
         if distances.shape != theta.shape[:2]:
             raise ValueError(
                 "metric: expected a function that maps parameters (b, r, m) and references "

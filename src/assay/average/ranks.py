@@ -23,16 +23,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import (
-    as_tensors,
-    check_finite,
-    check_function,
-    check_names,
-    cpu,
-    foreign,
-    mix_seed,
-    stream,
-)
+from .._support.inputs import as_tensors, check_finite, check_function, check_names, cpu
+from .._support.random import mix_seed, stream
+from .._support.user_code import call_user_code
 from ..data.calibration import Calibration, has_order, tied_ranks
 
 # Rows on which a quantity is evaluated at a time, and draws that are compared at a time.
@@ -308,7 +301,7 @@ def _applied(calibration: Calibration, name: str, function: Callable[..., Any]) 
     parts = []
     for truth, draws, x in zip(*(a.split(max(1, ROWS // r)) for a in arrays), strict=True):
         rows = torch.cat([truth, draws], 1).flatten(0, 1)
-        values = foreign(name, function, rows, x.repeat_interleave(r, 0)).to(rows.device)
+        values = call_user_code(name, function, rows, x.repeat_interleave(r, 0)).to(rows.device)
         if values.shape != (len(rows),):
             raise ValueError(
                 f"{name}: expected a function that maps theta (b, m) and x (b, ...) to (b,); got "

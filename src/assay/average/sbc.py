@@ -24,7 +24,8 @@ import scipy.optimize
 import scipy.special
 import scipy.stats
 
-from .._core import Seed, as_null, check_number, own_terms, seed_of
+from .._support.inputs import as_null, check_number, full_precision
+from .._support.random import Seed, seed_of
 from ..data.calibration import Calibration, check_calibration
 from ..names import readable
 from ..nulls.ranks import (
@@ -53,7 +54,7 @@ DIFFERENCE = 0.01
 COPIES = 4999
 
 
-@own_terms()
+@full_precision()
 def sbc(
     calibration: Calibration,
     quantities: Mapping[str, Quantity] | None = None,

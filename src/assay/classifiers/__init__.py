@@ -1,8 +1,7 @@
 """Classifiers: values with ``fit(copies, seed)``, which returns scores for all copies at once.
 
 Copies come in; class-1 probabilities at any theta and x come out, for the data and for every null
-copy. Features of members and x, which closed forms are made of, live here too. Imports ``_core``,
-``samples`` and ``nulls``.
+copy. Features of members and x, which closed forms are made of, live here too.
 """
 
 from .discriminant import LDA, QDA, Bayes

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import check_kind
+from .._support.inputs import check_kind
 from ..neighbourhood import RobustScale
 from ..nulls.copies import Copies
 from ..nulls.exchange import Exchange, GlobalNull

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .._core import check_number, foreign
+from .._support.inputs import check_number
+from .._support.user_code import call_user_code
 from ..neighbourhood import standard_deviation
 from ..nulls.copies import Copies
 from .base import Classifier, ClosedForm, Scores
@@ -200,7 +201,7 @@ class Ratio(Scores):
 
 def _density(name: str, bayes: Bayes, rows: Tensor) -> Tensor:
     """Values (b,) of a log-density of any kind, in double precision."""
-    values = foreign(name, getattr(bayes, name), rows).to(rows.device).double()
+    values = call_user_code(name, getattr(bayes, name), rows).to(rows.device).double()
     if values.shape != rows.shape[:1]:
         raise ValueError(
             f"{name}: expected a function that maps rows {tuple(rows.shape)} to "

@@ -27,7 +27,8 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from .._core import ALL, check_count, check_kind, check_number, cpu, stream
+from .._support.inputs import ALL, check_count, check_kind, check_number, cpu
+from .._support.random import stream
 from ..neighbourhood import standard_deviation
 from ..nulls.copies import Copies, Feature
 from .base import Scaling

@@ -18,17 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core import (
-    ALL,
-    MOST_SQUARED,
-    check_count,
-    check_number,
-    cpu,
-    progress,
-    seed_of,
-    spread_over,
-    stream,
-)
+from .._support.inputs import ALL, MOST_SQUARED, check_count, check_number, cpu
+from .._support.parallel import spread_over
+from .._support.progress import progress
+from .._support.random import seed_of, stream
 from ..nulls.copies import Copies
 from .base import Classifier, Scaling, Scores
 

@@ -27,7 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import check_kind, check_numbers, one_thread, spread_over
+from .._support.inputs import check_kind, check_numbers
+from .._support.parallel import one_thread, spread_over
 from ..nulls.copies import Copies, Feature, Sums
 from ..nulls.exchange import LabelCopies
 from .base import ClosedForm, Scaling, Scores, Statistics

@@ -8,7 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import check_executor, check_kind, over, progress, seed_of, stream
+from .._support.inputs import check_executor, check_kind
+from .._support.parallel import run_jobs
+from .._support.progress import progress
+from .._support.random import seed_of, stream
 from ..nulls.copies import Copies
 from .base import Classifier, Scores
 
@@ -57,7 +60,7 @@ class Sklearn(Classifier):
             )
         estimator = _seeded(self.estimator, seed)
         jobs = ((estimator, *_table(copies, i)) for i in range(len(copies)))
-        fits = over(self.executor, _fit, jobs)
+        fits = run_jobs(self.executor, _fit, jobs)
         bar = progress(fits, "training", total=len(copies), unit="fit")
         fitted = dict(bar)
         return Estimators(tuple(fitted[h] for h in range(len(copies))), copies.odds)

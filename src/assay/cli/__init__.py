@@ -298,7 +298,7 @@ def _demo(
 
 def _leave(result: Any, report: Path | None, json_: Path | None, save: Path | None = None) -> None:
     """Writes what was asked for, and then prints a check: whoever reads it may go away."""
-    from .._core import atomic_write
+    from .._support.files import atomic_write
 
     text = "" if json_ is None else json.dumps(result.record, indent=1, ensure_ascii=False)
     plain = str(json_) == "-"

@@ -14,7 +14,11 @@ import torch
 import zuko
 from torch import Tensor
 
-from .._core import atomic_write, cpu, isolated, progress, stream
+from .._support.files import atomic_write
+from .._support.inputs import cpu
+from .._support.progress import progress
+from .._support.random import stream
+from .._support.user_code import isolated
 from ..adapters.zuko import ZukoFlow
 from ..check import Check, check
 

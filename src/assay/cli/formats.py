@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core import extra
+from .._support.inputs import extra
 from ..io import ROOM, UNREADABLE, Contents, Stored, check_room, line, npy, npz
 
 Opener = Callable[[Path], AbstractContextManager[Contents]]

@@ -29,7 +29,7 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def _printable(text: str) -> str:
-    from .._core import printable  # with torch, which --help does without
+    from .._support.inputs import printable  # with torch, which --help does without
 
     return printable(text)
 

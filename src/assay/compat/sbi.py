@@ -32,7 +32,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import extra, isolated, progress, seed_of, stream, without_progress
+from .._support.inputs import extra
+from .._support.progress import progress, without_progress
+from .._support.random import seed_of, stream
+from .._support.user_code import isolated
 from ..classifiers.mlp import MLP, Networks
 from ..data.calibration import Calibration
 from ..nulls.exchange import BaseCopies, Exchange, KnownBase, LabelCopies

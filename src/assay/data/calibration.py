@@ -24,9 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import (
+from .._support.inputs import (
     WORD,
-    Seed,
     as_device,
     as_tensors,
     check_count,
@@ -37,11 +36,9 @@ from .._core import (
     check_names,
     check_share,
     cpu,
-    foreign,
-    mix_seed,
-    seed_of,
-    stream,
 )
+from .._support.random import Seed, mix_seed, seed_of, stream
+from .._support.user_code import call_user_code
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
 from .guards import autocorrelation, check_noise
 from .posterior import (
@@ -869,7 +866,7 @@ def _embedded(embed: Embed, x: Tensor, unpack: Callable[[Tensor], Any] | None) -
     Networks in single precision are given x in single precision, where theirs does not do.
     """
     try:
-        return foreign("embed(x)", embed, unpack(x) if unpack else x).to(x.device)
+        return call_user_code("embed(x)", embed, unpack(x) if unpack else x).to(x.device)
     except ValueError:
         if x.dtype == torch.float32:
             raise

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._core import atomic_write
+from .._support.files import atomic_write
 
 
 class Chunk(NamedTuple):

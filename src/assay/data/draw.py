@@ -16,20 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import (
+from .._support.inputs import (
     WORD,
     as_tensors,
     check_executor,
     check_fits,
     check_number,
     check_path,
-    isolated,
-    over,
-    progress,
-    said,
-    stream,
-    time_limit,
+    error_line,
 )
+from .._support.parallel import run_jobs
+from .._support.progress import progress
+from .._support.random import stream
+from .._support.user_code import isolated, time_limit
 from .chunks import Chunk, existing_folder
 from .posterior import LIMIT, Posterior
 
@@ -134,7 +133,7 @@ def drawn_at(
     silent = None if len(x) > FEW else True
     with progress(desc=f"drawing: {purpose}", total=len(x), silent=silent, unit="x") as bar:
         work = job.here if how.executor is None else job.elsewhere
-        for i, (found[i], errors) in over(how.executor, work, pieces):
+        for i, (found[i], errors) in run_jobs(how.executor, work, pieces):
             for number, error in errors.items():
                 failures.add(number, error)
             bar.update(len(found[i].made))
@@ -257,7 +256,7 @@ class _Job:
             if len(x) > 1:
                 alone = (self._rows(at[None], first + i)[0] for i, at in enumerate(x))
                 return list(alone)
-            self.failures.add(first, said(problem))
+            self.failures.add(first, error_line(problem))
             return [None]
         bad = ~theta.isfinite().flatten(1).all(1)
         for i in bad.nonzero().flatten().tolist():

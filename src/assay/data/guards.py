@@ -30,7 +30,8 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from .._core import cpu, stream
+from .._support.inputs import cpu
+from .._support.random import stream
 
 # Draws at each x, and sets, from which on anything can be said.
 FEWEST_DRAWS, FEWEST_SETS = 4, 20

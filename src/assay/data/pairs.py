@@ -17,8 +17,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from .._core import (
-    Seed,
+from .._support.inputs import (
     check_count,
     check_executor,
     check_finite,
@@ -26,9 +25,8 @@ from .._core import (
     check_kind,
     check_path,
     cpu,
-    seed_of,
-    stream,
 )
+from .._support.random import Seed, seed_of, stream
 from .calibration import Calibration, Draws
 from .draw import PATIENT, Drawing, Drawn, draw_observed, drawn_at
 from .posterior import Embed, Posterior, as_posterior

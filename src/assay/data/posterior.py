@@ -20,7 +20,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from .._core import check_finite, check_kind, cpu, foreign, isolated, stream
+from .._support.inputs import check_finite, check_kind, cpu
+from .._support.random import stream
+from .._support.user_code import call_user_code, isolated
 
 if TYPE_CHECKING:
     from .tables import Layout
@@ -266,7 +268,7 @@ def latents(coordinates: Coordinates, theta: Tensor, x: Tensor) -> Tensor:
     """Latents (n, m) of parameters (n, m) at observations (n, ...), some rows at a time."""
     name = "flow.theta_to_base"
     parts = zip(theta.split(ROWS), x.split(ROWS), strict=True)
-    each = [foreign(name, coordinates, *part) for part in parts]
+    each = [call_user_code(name, coordinates, *part) for part in parts]
     if any(z.shape[1:] != theta.shape[1:] or z.ndim != 2 for z in each):
         got = tuple(each[0].shape)
         raise ValueError(f"{name}: expected shape {tuple(theta.shape)}; got {got}.")
@@ -282,7 +284,7 @@ def flow_to_base(flow: Flow, theta: Tensor, x: Tensor) -> Tensor:
 
 def flow_sample(flow: "Sampler", x: Tensor, n: int, generator: torch.Generator) -> Tensor:
     """Returns n draws (n, m) of a flow at one observation, and checks them."""
-    theta = foreign("flow.sample", flow.sample, x, n, generator=generator)
+    theta = call_user_code("flow.sample", flow.sample, x, n, generator=generator)
     if theta.ndim != 2 or len(theta) != n:
         raise ValueError(
             f"flow.sample: expected n = {n} draws at one observation, with shape ({n}, m); "
@@ -309,7 +311,7 @@ def _own_draws(flow: Flow, x: Tensor, n: int, generator: torch.Generator) -> Ten
     """Draws (b n, m) of a flow at observations (b, ...), in one call where it takes many."""
     if not isinstance(flow, Posterior):
         return torch.cat([flow_sample(flow, at, n, generator) for at in x])
-    drawn = foreign("flow", flow.sample_batched, x, n, generator=generator)
+    drawn = call_user_code("flow", flow.sample_batched, x, n, generator=generator)
     check_finite("flow.sample_batched(x, n)", drawn)
     return drawn.flatten(0, 1).to(x)
 

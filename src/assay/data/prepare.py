@@ -12,7 +12,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from .._core import check_count, check_kind, check_names, cpu, stream
+from .._support.inputs import check_count, check_kind, check_names, cpu
+from .._support.random import stream
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
 from .calibration import Calibration, Draws, Joint, Latents
 from .draw import Drawing, draw_observed, drawn_at

@@ -26,9 +26,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from .._core import (
+from .._support.inputs import (
     WORD,
-    Seed,
     as_tensors,
     check_count,
     check_finite,
@@ -37,12 +36,10 @@ from .._core import (
     check_kind,
     check_number,
     cpu,
-    foreign,
-    isolated,
-    own_terms,
-    seed_of,
-    stream,
+    full_precision,
 )
+from .._support.random import Seed, seed_of, stream
+from .._support.user_code import call_user_code, isolated
 from .calibration import Calibration
 
 # Draws of q at each x for each companion that a set keeps.
@@ -176,7 +173,7 @@ class Around:
         return torch.where(chosen, prior, near).to(self.theta)
 
 
-@own_terms()
+@full_precision()
 def zoom(
     model: Any, sample: Sample, proposal: Any, n: int, k: int = 8, seed: Seed = 0
 ) -> Calibration:
@@ -308,7 +305,7 @@ def as_density(name: str, given: Any) -> Density:
 
 def log_density(name: str, density: Density, theta: Tensor) -> Tensor:
     """Log-densities (n,) of parameters (n, m) in double precision; may be minus infinity."""
-    densities = foreign(name, density.log_prob, theta).cpu().double()
+    densities = call_user_code(name, density.log_prob, theta).cpu().double()
     if densities.shape != theta.shape[:1]:
         raise ValueError(
             f"{name}: expected log-densities with shape ({len(theta)},) for parameters "
@@ -366,7 +363,7 @@ def _log(number: float) -> float:
 def called(name: str, function: Callable[..., Any], seed: int, *given: Any) -> Tensor:
     """What foreign code returns, given a generator; the global ones are seeded meanwhile."""
     chance = stream(seed, name, "global")
-    tensor = foreign(name, function, *given, stream(seed, name), generator=chance).cpu()
+    tensor = call_user_code(name, function, *given, stream(seed, name), generator=chance).cpu()
     check_finite(name, tensor)
     return tensor
 

@@ -32,7 +32,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import as_tensors, atomic_write, isolated, over, progress, said, seed_of, stream
+from .._support.files import atomic_write
+from .._support.inputs import as_tensors, error_line
+from .._support.parallel import run_jobs
+from .._support.progress import progress
+from .._support.random import seed_of, stream
+from .._support.user_code import isolated
 from .chunks import Chunk, existing_folder, failed
 
 # Simulations that are made, and kept, together.
@@ -151,14 +156,15 @@ class Runner:
     def _finished(self, todo: dict[int, np.ndarray], seed: int) -> Iterator[tuple[int, Chunk]]:
         """Chunks as they are done."""
         work, numbers = partial(_simulated, self.simulator, self.form, seed), list(todo)
-        found = over(self.executor, work, todo.items())
+        found = run_jobs(self.executor, work, todo.items())
         try:
             yield from ((numbers[i], chunk) for i, chunk in found)
         except Exception as error:
             if self.executor is None or str(error).startswith("executor: "):
                 raise
             raise RuntimeError(
-                f"executor: expected one that runs the simulator; it failed with: {said(error)}. "
+                "executor: expected one that runs the simulator; it failed with: "
+                f"{error_line(error)}. "
                 "Worker processes need a function of a module that they can import."
             ) from error
 
@@ -219,7 +225,7 @@ def form_of(simulator: Simulator, draw: Draw, x_o: Tensor, seed: int) -> Form:
         except _Refused:
             raise
         except Exception as problem:
-            problems.setdefault(rows, said(problem))
+            problems.setdefault(rows, error_line(problem))
     raise ValueError(
         f"simulator: expected a function that takes parameters (b, {m}) and returns observations "
         f"(b, ...), or takes one vector ({m},) and returns one observation, like x_o of shape "
@@ -291,7 +297,7 @@ def _simulated(simulator: Simulator, form: Form, seed: int, job: tuple[int, np.n
                 )
             x[i : i + step] = rows
         except Exception as problem:
-            error = error or said(problem)
+            error = error or error_line(problem)
     x[failed(x)] = np.nan
     return Chunk(theta, x, error)
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core import as_tensors, cpu, stream
+from .._support.inputs import as_tensors, cpu
+from .._support.random import stream
 
 # Draws that are taken of chains at x_o, at most, and at each x.
 MOST, EACH = 1000, 16

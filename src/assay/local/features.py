@@ -19,7 +19,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from .._core import cpu, stream
+from .._support.inputs import cpu
+from .._support.random import stream
 from ..neighbourhood import TINY, RobustScale, ridge, standard_deviation
 
 # Members in a set from which z-scores and ranks within a set are taken.

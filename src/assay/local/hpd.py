@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from .._core import Seed, check_kind, own_terms
+from .._support.inputs import check_kind, full_precision
+from .._support.random import Seed
 from ..average.ranks import Quantity
 from ..data.calibration import Calibration
 from ..neighbourhood import Nearest
@@ -31,7 +32,7 @@ WORDS = {
 }
 
 
-@own_terms()
+@full_precision()
 def lhpd(
     calibration: Calibration | Levels,
     log_q: Quantity | None = None,
@@ -108,7 +109,7 @@ class LHPD(LevelTest):
 
     TEST = "local HPD coverage"
 
-    @own_terms()
+    @full_precision()
     def __call__(self, draws: Any) -> LHPDResult:
         """Tests q at one observation or many; draws of q there are not needed."""
         observation = self._observation(draws)

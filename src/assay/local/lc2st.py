@@ -23,7 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import Seed, as_null, check_function, check_share, own_terms, said, seed_of
+from .._support.inputs import as_null, check_function, check_share, error_line, full_precision
+from .._support.random import Seed, seed_of
 from ..classifiers.base import Classifier, Scores, as_classifier
 from ..classifiers.mlp import MLP
 from ..data.calibration import (
@@ -78,7 +79,7 @@ def mse0(probabilities: np.ndarray) -> np.ndarray:
     return np.asarray(np.mean((d - 0.5) ** 2, axis=-1))
 
 
-@own_terms()
+@full_precision()
 def lc2st(
     calibration: Calibration,
     classifier: Classifier | None = None,
@@ -213,7 +214,7 @@ class LC2ST:
     scores: Scores
     fitted_as: tuple[int, int]
 
-    @own_terms()
+    @full_precision()
     def __call__(self, draws: Any) -> LC2STResult:
         """Tests q at one observation or many, with draws of q there; x_o alone for latents."""
         if self.fitted_as != (self.seed, self.null.n):
@@ -322,7 +323,8 @@ class LC2ST:
             values = np.asarray(self.statistic(probabilities.copy()))
         except Exception as error:
             raise ValueError(
-                f"statistic: expected a function of probabilities (..., s); got {said(error)}."
+                "statistic: expected a function of probabilities (..., s); got "
+                f"{error_line(error)}."
             ) from error
         if values.shape != probabilities.shape[:2]:
             raise ValueError(

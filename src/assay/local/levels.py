@@ -32,19 +32,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import (
+from .._support.inputs import (
     MOST_SQUARED,
     WORD,
-    Seed,
     as_tensors,
     check_count,
     check_fits,
     check_share,
     cpu,
-    seed_of,
-    spread_over,
-    stream,
 )
+from .._support.parallel import spread_over
+from .._support.random import Seed, seed_of, stream
 from ..average.ranks import Quantity, Ranks, Values, log_densities, ranked
 from ..classifiers.features import Whitened
 from ..data.calibration import (

@@ -23,7 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._core import Seed, own_terms
+from .._support.inputs import full_precision
+from .._support.random import Seed
 from ..data.calibration import Calibration, Observation
 from ..neighbourhood import Nearest
 from ..results import combined, pvalue
@@ -35,7 +36,7 @@ NEAREST = 1e-6
 LEAST_VARIANCE = 0.1
 
 
-@own_terms()
+@full_precision()
 def lpit(
     calibration: Calibration | Levels,
     near: float | Nearest | None = None,
@@ -138,7 +139,7 @@ class LPIT(LevelTest):
 
     TEST = "local PIT"
 
-    @own_terms()
+    @full_precision()
     def __call__(self, draws: Any) -> LPITResult:
         """Tests q at one observation or many; draws of q there are not needed."""
         observation = self._observation(draws)

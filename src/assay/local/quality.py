@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from .._core import check_count, cpu, stream
+from .._support.inputs import check_count, cpu
+from .._support.random import stream
 from ..classifiers.base import Classifier
 from ..data.calibration import Calibration
 from ..nulls.exchange import Exchange, Null

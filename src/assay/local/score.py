@@ -31,19 +31,10 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from .._core import (
-    WORD,
-    Seed,
-    as_null,
-    check_fits,
-    cpu,
-    in_threads,
-    one_thread,
-    own_terms,
-    progress,
-    seed_of,
-    stream,
-)
+from .._support.inputs import WORD, as_null, check_fits, cpu, full_precision
+from .._support.parallel import map_in_threads, one_thread
+from .._support.progress import progress
+from .._support.random import Seed, seed_of, stream
 from ..data.calibration import Calibration, Draws, Observation, check_calibration
 from ..data.posterior import StandardNormal
 from ..neighbourhood import TINY, Nearest
@@ -85,7 +76,7 @@ FOLDS = 5
 MOST_KEPT, MOST_FEATURES, MOST_SUMS = 2**27, 2**25, 2**26
 
 
-@own_terms()
+@full_precision()
 def score(
     calibration: Calibration,
     near: float | Nearest | None = None,
@@ -219,7 +210,7 @@ class Score:
     null: Exchange
     seed: int
 
-    @own_terms()
+    @full_precision()
     @one_thread()
     def __call__(self, draws: Any) -> ScoreResult:
         """Tests q at one observation or many."""
@@ -242,7 +233,7 @@ class Score:
             settings=self.settings,
         )
 
-    @own_terms()
+    @full_precision()
     @one_thread()
     def pvalues(self, x_o: Any) -> np.ndarray:
         """P-values (o,) at many observations, of the first copies, and nothing else."""
@@ -302,7 +293,7 @@ class Score:
                 found = sparse_statistics(each, total / whitening.to(total), elsewhere, sizes)
             return [(kind, largest(table.cpu().numpy())) for kind, table in found]
 
-        each_map = in_threads(statistics_of, range(len(self._maps)))
+        each_map = map_in_threads(statistics_of, range(len(self._maps)))
         kinds, statistics = zip(*(one for found in each_map for one in found), strict=True)
         all_kinds, evidence = np.array(kinds), surprise(np.stack(statistics))
         return surprise(np.stack([evidence[all_kinds == kind].sum(0) for kind in self._kinds]))
@@ -414,7 +405,7 @@ class Score:
             features = centred(each, at).flatten(0, 1)
             return whitener(features) if each.dense else scales(features)
 
-        return in_threads(fit, self._maps)
+        return map_in_threads(fit, self._maps)
 
     @property
     def _numbers_in_a_set(self) -> int:
@@ -424,7 +415,7 @@ class Score:
     def _kept(self) -> list[Tensor]:
         """Features (g s, r, p) of all sets by all maps, group by group."""
         at = self._positions(self._groups.flatten())
-        return in_threads(lambda each: centred(each, at), self._maps)
+        return map_in_threads(lambda each: centred(each, at), self._maps)
 
     def _parts(self, observation: Observation) -> list[Observation]:
         """Observations in parts whose sums fit into memory."""
@@ -484,7 +475,7 @@ class Score:
             table = centred(self._maps[i], at) if tables is None else tables[i]
             return self._sum_of_map(i, table, places, weights, others)
 
-        return in_threads(sums_of, range(len(self._maps)))
+        return map_in_threads(sums_of, range(len(self._maps)))
 
     def _sum_of_map(
         self, which: int, table: Tensor, places: Tensor, weights: Tensor, others: Tensor

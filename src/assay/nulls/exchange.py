@@ -24,7 +24,9 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from .._core import check_count, check_kind, cpu, mix_seed, seed_of, spread_over, stream
+from .._support.inputs import check_count, check_kind, cpu
+from .._support.parallel import spread_over
+from .._support.random import mix_seed, seed_of, stream
 from ..data.calibration import Calibration, Latents, check_calibration
 from ..data.posterior import Base, StandardNormal
 from ..neighbourhood import Nearest, standard_deviation

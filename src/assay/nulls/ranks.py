@@ -26,7 +26,8 @@ import scipy.special
 import scipy.stats
 import torch
 
-from .._core import WORD, check_count, check_fits, check_number, cpu, stream
+from .._support.inputs import WORD, check_count, check_fits, check_number, cpu
+from .._support.random import stream
 from ..results import Rowed, enough_nulls, holm, pvalue
 
 # Cells in which ranks are counted, at most; bins of a histogram, at most, and ranks in each.

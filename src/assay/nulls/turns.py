@@ -20,7 +20,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from .._core import WORD, check_fits, cpu, stream
+from .._support.inputs import WORD, check_fits, cpu
+from .._support.random import stream
 
 # Turns of all groups together, about, and the fewest and the most groups.
 TURNS, FEWEST, MOST = 2**11, 128, 512

@@ -8,7 +8,7 @@ and intervals, for each curve. Only :func:`summary` makes and returns a whole fi
 A class probability is that of class 1, the truth, in all pictures.
 
 Names are imported when they are first asked for, so that matplotlib is needed by pictures alone.
-Imports ``_core`` and ``results``.
+Imports ``_support`` and ``results``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .._core import extra
+from .._support.inputs import extra
 
 _MODULES = {
     "_average": ("coverage", "rank_difference", "rank_ecdf", "rank_histogram"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from .._core import check_kind, check_number
+from .._support.inputs import check_kind, check_number
 from ..results import position
 from ._canvas import CURVE, ENVELOPE, INK, LABEL, SMALL, axes, legend, listed, named, panels
 from ._shapes import near_shares

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.mathtext import MathTextParser
 
-from .._core import check_kind, printable
+from .._support.inputs import check_kind, printable
 from ._shapes import farthest
 
 # The width of one column of a journal, in inches, and the sizes of words in it, in points.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from .._core import check_kind
+from .._support.inputs import check_kind
 from ._canvas import (
     BAND,
     CLASS_1,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from .._core import as_tensors, check_kind, check_share
+from .._support.inputs import as_tensors, check_kind, check_share
 from ..results import LocalResult, PPCurve, Result
 from ._canvas import (
     BAND,

@@ -24,7 +24,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.ticker import MaxNLocator
 
-from .._core import as_tensors, check_finite, check_kind, check_names
+from .._support.inputs import as_tensors, check_finite, check_kind, check_names
 from ._canvas import CLASS_1, COLOURS, CURVE, SMALL, WIDTH, axes, clipped, escaped, is_math, only
 
 if TYPE_CHECKING:

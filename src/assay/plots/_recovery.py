@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._core import check_kind, check_names
+from .._support.inputs import check_kind, check_names
 from ._canvas import BAND, CURVE, ENVELOPE, INK, SMALL, named, open_corner, panels
 
 if TYPE_CHECKING:

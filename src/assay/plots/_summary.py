@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from .._core import check_kind
+from .._support.inputs import check_kind
 from ..results import position
 from ._bounds import forest, near
 from ._canvas import LABEL, WIDTH, named, small

@@ -10,7 +10,7 @@ import re
 from importlib import import_module, resources
 from typing import TYPE_CHECKING, Any
 
-from .._core import printable
+from .._support.inputs import printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -15,7 +15,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from .._core import atomic_write, check_kind, check_path
+from .._support.files import atomic_write
+from .._support.inputs import check_kind, check_path
 from ..verdict import OUTSIDE
 from .answer import forest, near, worst_parameters
 from .context import average_figures, places

@@ -3,7 +3,7 @@ import torch
 from experiments.tasks import BernoulliGLM, BernoulliGLMRaw
 from experiments.tasks.bernoulli_glm import _bound, _design, _Proposal, _Target
 
-from assay._core import stream
+from assay._support.random import stream
 
 
 def test_the_design_by_hand():

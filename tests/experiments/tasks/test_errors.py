@@ -3,7 +3,7 @@ import scipy.stats
 import torch
 from experiments.tasks.errors import Narrow, Shift, Skew, Wide
 
-from assay._core import stream
+from assay._support.random import stream
 
 ERRORS = [Shift(1), Shift(), Wide(), Wide(0), Narrow(), Skew(0), Skew()]
 # Right draws, and where errors of size 0.4 move them.

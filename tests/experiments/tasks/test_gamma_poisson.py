@@ -2,7 +2,7 @@ import pytest
 import torch
 from experiments.tasks import GammaPoisson
 
-from assay._core import stream
+from assay._support.random import stream
 
 TASK = GammaPoisson()
 

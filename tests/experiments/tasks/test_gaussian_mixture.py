@@ -5,7 +5,7 @@ import scipy.stats
 import torch
 from experiments.tasks import GaussianMixture
 
-from assay._core import stream
+from assay._support.random import stream
 
 TASK = GaussianMixture()
 

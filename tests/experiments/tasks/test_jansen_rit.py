@@ -21,7 +21,7 @@ from experiments.tasks.jansen_rit import (
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import cross_val_score
 
-from assay._core import stream
+from assay._support.random import stream
 
 BESIDE = Path(__file__).resolve().parents[3] / "shared" / "data" / "paper"
 PAPER = Path(os.environ.get("ASSAY_PAPER_SAMPLES", BESIDE)) / "jrnmm.npz"

@@ -5,7 +5,7 @@ import torch
 from experiments.tasks import ConjugateGaussian, StateSpace
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 
 ALL = [ConjugateGaussian(), ConjugateGaussian(2, 3, nuisance=4, noise=0.5), StateSpace(d=30)]
 

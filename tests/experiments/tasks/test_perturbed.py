@@ -7,7 +7,7 @@ from experiments.tasks import ConjugateGaussian, GammaPoisson, Perturbed, TwoMoo
 from experiments.tasks.errors import Narrow, Shift, Skew, Wide
 
 import assay
-from assay._core import stream
+from assay._support.random import stream
 
 X_O = torch.ones(5)
 N = 20_000

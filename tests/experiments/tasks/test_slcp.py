@@ -3,7 +3,7 @@ import math
 import torch
 from experiments.tasks import SLCP
 
-from assay._core import stream
+from assay._support.random import stream
 
 
 def test_the_simulator_has_the_moments_of_a_normal():

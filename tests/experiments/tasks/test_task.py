@@ -9,7 +9,7 @@ import torch
 from experiments.tasks import BENCHMARK, TASKS, StateSpace, task
 from experiments.tasks.task import Direct
 
-from assay._core import stream
+from assay._support.random import stream
 
 SLOW = ["slcp", "bernoulli_glm", "bernoulli_glm_raw"]
 KNOWN = sorted(set(TASKS) - {"jansen_rit"})

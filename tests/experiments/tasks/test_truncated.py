@@ -3,7 +3,7 @@ import scipy.stats
 import torch
 from experiments.tasks.truncated import log_mass, truncated_normal
 
-from assay._core import stream
+from assay._support.random import stream
 
 LIMITS = [(-1.0, 2.0), (3.0, 3.5), (-40.0, -39.0), (30.0, 60.0), (-0.1, 0.1)]
 

@@ -6,7 +6,7 @@ import torch
 from experiments.tasks import TwoMoons
 from experiments.tasks.two_moons import _proposed, _radius
 
-from assay._core import stream
+from assay._support.random import stream
 
 
 def test_the_simulator_moves_a_crescent():

@@ -1,0 +1,1 @@
+"""Checked input, random streams, threads, progress, and whole files."""

@@ -1,0 +1,188 @@
+"""Progress bars on a terminal, and a line now and then in a log."""
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Self
+
+from tqdm import tqdm
+
+_SILENT: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+_STAGES: ContextVar["Stages | None"] = ContextVar("whole", default=None)
+
+
+# Seconds between two lines on work that goes on where there is no terminal.
+PATIENCE = 30.0
+
+
+# The share of a stage that a part of unknown weight is taken for.
+SHARE_OF_A_STAGE = 0.8
+
+
+def progress(
+    items: Iterable[Any] | None = None, desc: str = "", *, silent: bool | None = None, **how: Any
+) -> Any:
+    """A :class:`tqdm.tqdm` bar on a terminal, which leaves nothing behind.
+
+    In a pipe it is a line every 30 seconds, and nothing for what takes less; inside of
+    :class:`Stages` it moves their bar. Without items it is moved by hand. Whether it is `silent`
+    is left to the terminal if None.
+    """
+    quiet, whole = True if _SILENT.get() else silent, _STAGES.get()
+    if whole is not None and not quiet:
+        return _Part(items, how.get("total"), whole)
+    if quiet is None and not _terminal():
+        return _Lines(items, how.get("total"), desc)
+    return tqdm(items, desc, disable=quiet, leave=False, dynamic_ncols=True, **how)
+
+
+def _terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+class _Counted:
+    """What is done of some work, by items or by hand, as of a bar."""
+
+    def __init__(self, items: Iterable[Any] | None, total: float | None) -> None:
+        self.items, self.n = items, 0.0
+        self.total = len(items) if total is None and isinstance(items, Sized) else total
+
+    def __iter__(self) -> Iterator[Any]:
+        with self:
+            for item in () if self.items is None else self.items:
+                yield item
+                self.update()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def update(self, n: float = 1) -> None:
+        """So much more is done."""
+        self.n += n
+
+    def close(self) -> None:
+        """All is done."""
+
+
+class _Lines(_Counted):
+    """Progress as a whole line now and then, for logs."""
+
+    def __init__(self, items: Iterable[Any] | None, total: float | None, desc: str) -> None:
+        super().__init__(items, total)
+        self.desc, self.start = desc, time.monotonic()
+        self.last = self.start
+
+    def set_description_str(self, desc: str) -> None:
+        """Names what is done."""
+        self.desc = desc
+
+    def update(self, n: float = 1) -> None:
+        """So much more is done; it is said if nothing was for long."""
+        super().update(n)
+        now = time.monotonic()
+        if now - self.last >= PATIENCE:
+            self.last = now
+            sys.stderr.write(f"{self._line(now - self.start)}\n")
+            sys.stderr.flush()
+
+    def _line(self, elapsed: float) -> str:
+        words, clock = f"{self.desc or 'working'}: ", tqdm.format_interval
+        if not self.total or not self.n:
+            return f"{words}{clock(elapsed)}" + (f", {self.n:g} done" if self.n else "")
+        left = elapsed * max(0.0, self.total / self.n - 1)
+        return f"{words}{self.n / self.total:.0%}, {clock(elapsed)}, about {clock(left)} left"
+
+
+class Stages:
+    """One bar for work in named stages; bars inside of it move it, and are not shown.
+
+    Args:
+        desc: What is done.
+        shares: The time that each stage takes, about, in any unit.
+
+    Example:
+        >>> with Stages("checking", {"drawing": 1, "testing": 3}) as stages:
+        ...     stages.enter("drawing")
+        ...     stages.enter("testing")
+        ...     stages.done
+        1.0
+    """
+
+    def __init__(self, desc: str, shares: Mapping[str, float]) -> None:
+        self.desc, self.shares = desc, dict(shares)
+        self.done, self.end, self.parts, self.busy = 0.0, 0.0, 0, False
+        form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}, {remaining} left"
+        total = float(sum(self.shares.values()))
+        # Shares are rough: the mean pace tells more than the last one.
+        self.bar = progress(desc=desc, total=total, bar_format=form, smoothing=0, miniters=0)
+
+    def __enter__(self) -> Self:
+        self.token = _STAGES.set(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _STAGES.reset(self.token)
+        self.bar.close()
+
+    def enter(self, stage: str, parts: int = 1) -> None:
+        """Ends the stage before; this one has so many bars, about alike, and perhaps more."""
+        self.move(self.end)
+        self.end += self.shares[stage]
+        self.parts = parts
+        self.bar.set_description_str(f"{self.desc}, {stage}")
+
+    def part(self) -> tuple[float, float]:
+        """Where the next bar of the stage begins and ends."""
+        share = 1 / self.parts if self.parts > 1 else SHARE_OF_A_STAGE
+        self.parts -= 1
+        return self.done, self.done + share * (self.end - self.done)
+
+    def move(self, to: float) -> None:
+        """Moves the bar, never back."""
+        step = max(0.0, to - self.done)
+        self.done += step
+        self.bar.update(step)
+
+
+class _Part(_Counted):
+    """A bar inside of stages, which moves theirs; one inside of another does nothing."""
+
+    def __init__(self, items: Iterable[Any] | None, total: float | None, whole: Stages) -> None:
+        super().__init__(items, total)
+        self.whole, self.start, self.end, self.moves = whole, 0.0, 0.0, False
+
+    def __enter__(self) -> Self:
+        if not self.whole.busy:
+            self.start, self.end = self.whole.part()
+            self.moves = self.whole.busy = True
+        return self
+
+    def update(self, n: float = 1) -> None:
+        """So much more is done."""
+        super().update(n)
+        if self.moves:
+            share = min(1.0, self.n / self.total) if self.total else 0.0
+            self.whole.move(self.start + share * (self.end - self.start))
+
+    def close(self) -> None:
+        """All is done."""
+        if self.moves:
+            self.whole.move(self.end)
+            self.moves = self.whole.busy = False
+
+
+@contextmanager
+def without_progress() -> Iterator[None]:
+    """Runs work many times over without a bar for each."""
+    token = _SILENT.set(True)  # noqa: FBT003
+    try:
+        yield
+    finally:
+        _SILENT.reset(token)
