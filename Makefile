@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 DOCS ?= .venv-docs
 
 .PHONY: install demo test test-slow test-gpu test-adapters test-lowest coverage mutants fuzz kills lint \
-	bench reproduce dist docs clean
+	bars bench reproduce dist docs clean
 
 install: $(VENV)/.installed
 
@@ -86,10 +86,17 @@ test-adapters: .venv-adapters/.installed
 	KERAS_BACKEND=torch .venv-adapters/bin/python -m pytest -m adapters -k bayesflow \
 		tests/adapters/test_foreign.py
 
+# How often the sentences of a check are true: hours, resumable, with records in results/bars; or a
+# share of the repetitions, make bars SHARE=0.1 RECORDS=build/bars.
+SHARE ?= 1.0
+RECORDS ?= results/bars
+bars: export PYTHONPATH := .
+bars: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.bars $(or $(STUDIES),all) --share $(SHARE) --out $(RECORDS)
+
 # Experiments and benchmarks lie beside the package, and are not installed.
 bench: export PYTHONPATH := .
-bench: install $(DOCS)/.installed
-	$(BIN)/python -m benchmarks.bars all
+bench: install $(DOCS)/.installed bars
 	$(BIN)/python -m benchmarks.bars leak,leak-networks
 	$(BIN)/python -m benchmarks.alternatives --half held --out results/bars/alternatives.json
 	$(BIN)/python -m benchmarks.simulator --out results/bars/simulator.json

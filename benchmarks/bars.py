@@ -5,7 +5,8 @@
 
 Each study has jobs of a design and a seed, whose results are kept in build/bars as they are made:
 a run that was stopped goes on. The summary is written to results/bars/STUDY.json. With a share of
-0.1, a tenth of the repetitions is made, those with the smallest seeds.
+0.1, a tenth of the repetitions is made, those with the smallest seeds. The exit code is 1 if a
+bar is clearly missed: if it lies outside of the 95 % interval of what was found.
 """
 
 import argparse
@@ -89,6 +90,7 @@ BOUNDED = (
     Design("d = 10", d=10),
     Design("d = 50", d=50),
     Design("latents", latents=True),
+    Design("simulated around x_o", around=True),
     replace(Design("gamma, width / 1.5", gamma, m=5).wrong(width=1 / 1.5), name="gamma, / 1.5"),
 )
 BOUNDED_BY_NAME = {design.name: design for design in BOUNDED}
@@ -610,6 +612,68 @@ def studies() -> dict[str, Study]:
     return {study.name: study for study in each}
 
 
+@dataclass(frozen=True)
+class Bar:
+    """How often something must be found, at least or at most, in designs with some words."""
+
+    key: str
+    least: float = 0.0
+    most: float = 1.0
+    words: tuple[str, ...] = ("",)
+
+
+# The bars of each study; of several that fit a design, the first one for a key counts.
+LOOSE = ("n = 300", "lognormal")
+BARS = {
+    "bounds": (
+        Bar("hold", 0.90, words=LOOSE),
+        Bar("hold", 0.93),
+        Bar("at_mean", 0.92),
+        Bar("at_width", 0.92),
+    ),
+    "tolerated": (Bar("within", most=0.03),),
+    "exact": (
+        Bar("passed", 0.0, words=("n = 500",)),
+        Bar("passed", 0.90),
+        Bar("within", 0.80, words=("n = 500",)),
+        Bar("within", 0.95),
+    ),
+    "wrong": (Bar("anything", most=0.065),),
+    "settled": (Bar("settled", 0.8),),
+    "one": (
+        Bar("rejected", most=0.05, words=("none",)),
+        Bar("rejected", 0.95, words=("x 1.8", "x 0.6")),
+        Bar("rejected", 0.65, words=("correlation",)),
+        Bar("rejected", 0.7),
+    ),
+    "typical-power": (
+        Bar("found", 0.7, words=("gap", "curve", "bowl", "saddle")),
+        Bar("found", 0.9, words=("30 mixed", "6 sd", "contradiction", "ring", "too wide")),
+    ),
+}
+
+
+def missed(study: str, design: str, row: Row) -> list[str]:
+    """What a design clearly misses: a bar that lies outside of the 95 % interval of the rate."""
+    words = [
+        f"not {key}"
+        for key, at in row.items()
+        if isinstance(at, dict) and not at.get("held", True)
+    ]
+    if row.get("held") is False:
+        words.append("not held")
+    keys = set()
+    for bar in BARS.get(study, ()):
+        if bar.key in keys or bar.key not in row or not any(w in design for w in bar.words):
+            continue
+        keys.add(bar.key)
+        found = row[bar.key]
+        if found["high"] < bar.least or found["low"] > bar.most:
+            bound = f"at least {bar.least}" if bar.least else f"at most {bar.most}"
+            words.append(f"{bar.key} {found['rate']:.3f}, {bound} expected")
+    return words
+
+
 def _job(job: Job) -> Row:
     study, name, seed = job
     return {"study": study, "design": name, "seed": seed, **studies()[study].run(name, seed)}
@@ -671,15 +735,19 @@ def summarise(study: Study, share: float, folder: Path) -> Row:
     done = read(folder, study.name)
     wanted = repetitions_of(study, share)
     each = {d: [done[d, s] for s in range(wanted) if (d, s) in done] for d in study.designs}
+    designs = {d: study.summary(d, rows) for d, rows in each.items() if rows}
     return {
         "study": study.name,
         "repetitions": min(map(len, each.values())),
         "of": study.repetitions,
-        "designs": {d: study.summary(d, rows) for d, rows in each.items() if rows},
+        "designs": designs,
+        "missed": {
+            d: words for d, row in designs.items() if (words := missed(study.name, d, row))
+        },
     }
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("studies", help="names, with commas between them; or all, but for leaks")
     parser.add_argument("--share", type=float, default=1.0, help="the share of the repetitions")
@@ -693,14 +761,19 @@ def main() -> None:
     chosen = [studies()[name] for name in names]
     conduct(chosen, run.share, run.workers, run.folder, run.seconds)
     run.out.mkdir(parents=True, exist_ok=True)
+    all_missed = 0
     for study in chosen:
         record = {**origin(), "seed": 0, **summarise(study, run.share, run.folder)}
         for design, row in record["designs"].items():
             sys.stdout.write(f"{study.name:14} {design:36} {json.dumps(row)}\n")
+        for design, words in record["missed"].items():
+            sys.stdout.write(f"MISSED {study.name:14} {design:36} {'; '.join(words)}\n")
+        all_missed += len(record["missed"])
         sys.stdout.flush()
         text = json.dumps(record, indent=1) + "\n"
         (run.out / f"{study.name}.json").write_text(text, encoding="utf-8")
+    return 1 if all_missed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -65,6 +65,8 @@ class Design:
     width: Callable[[Tensor], Tensor] | None = None
     all_wrong: bool = False
     latents: bool = False
+    # Pairs come from a proposal that prefers parameters near those of x_o, and carry weights.
+    around: bool = False
 
     def wrong(self, *, shift: float = 0.0, width: float = 1.0, name: str = "") -> "Design":
         """The same with a constant error of the last parameter."""
@@ -93,12 +95,24 @@ class Design:
     def make(self, seed: int) -> tuple[assay.Calibration, Tensor]:
         """A calibration and an observation (d,)."""
         g = torch.Generator().manual_seed(seed * 1_000_003 + sum(map(ord, self.name)))
-        x = torch.randn(self.n, self.d, generator=g)
         x_o = 0.5 * torch.randn(self.d, generator=g)
+        if self.around:
+            return self._make_around(x_o, g), x_o
+        x = torch.randn(self.n, self.d, generator=g)
         members, _ = self.members(x, g)
         if self.latents:
             return assay.Calibration.from_base(members[:, 0] - self.mean(x)[:, None], x), x_o
         return assay.Calibration(members[:, 0], x, members[:, 1:]), x_o
+
+    def _make_around(self, x_o: Tensor, g: torch.Generator) -> assay.Calibration:
+        """Pairs that are accepted with a probability that falls from x_o's mean parameter on."""
+        x = torch.randn(10 * self.n, self.d, generator=g)
+        members, _ = self.members(x, g)
+        distance = members[:, 0].mean(1) - self.mean(x_o[None])
+        accepted = 0.2 + 0.8 * (-distance.square()).exp()
+        rows = (torch.rand(len(x), generator=g) < accepted).nonzero().flatten()[: self.n]
+        weights, members = 1 / accepted[rows], members[rows]
+        return assay.Calibration(members[:, 0], x[rows], members[:, 1:], weights=weights)
 
 
 def wiggly(x: Tensor) -> Tensor:
