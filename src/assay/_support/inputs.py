@@ -354,7 +354,7 @@ def extra(name: str, least: str = "") -> Iterator[None]:
         yield
     except ImportError as error:
         package = (error.name or name).partition(".")[0]
-        if package == __package__:
+        if package == __name__.partition(".")[0]:
             raise
         needed = f"this needs {package}: pip install 'assay[{name}]'"
         if least and not isinstance(error, ModuleNotFoundError):

@@ -70,6 +70,7 @@ def time_limit(seconds: float) -> Iterator[None]:
     """Stops Python after so many seconds by a :class:`TimeoutError`, where that can be done.
 
     Example:
+        >>> import time
         >>> with time_limit(0.01):
         ...     time.sleep(1)
         Traceback (most recent call last):
