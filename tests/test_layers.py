@@ -45,8 +45,8 @@ TYPES_ALONE = {("answers.rows", "answers.bounds"), ("verdict", "check")}
 # What a check without a classifier loads: its four questions, their data, nulls and results, tests
 # over all x, and the classifier that is the default.
 LOADED = """
-    _support.inputs _support.random _support.user_code _support.parallel _support.progress
-    _support.files results names neighbourhood check verdict adapters.functions
+    _support.inputs _support.random _support.regression _support.user_code _support.parallel
+    _support.progress _support.files results names neighbourhood check verdict adapters.functions
     data.calibration data.chunks data.draw data.guards data.pairs data.posterior data.prepare
     data.proposal data.simulator data.tables
     nulls.copies nulls.exchange nulls.ranks nulls.turns

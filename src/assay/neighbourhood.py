@@ -1,9 +1,5 @@
 r"""Which simulations are near an observation, in which distance, and with which weights.
 
-Features of x are brought to a **common scale**: a feature is centred by its median, divided by its
-interquartile range and passed through :math:`\operatorname{arsinh}`, which is linear near the
-centre and logarithmic in the tails, so that a single outlying value does not decide what is near.
-
 **Near** are the simulations with the smallest distance to x_o, all with the same weight. Nearness
 may depend on x, and on all members of a set alike (the true parameter and the draws of q), never
 on which member is the true parameter: otherwise exchanging them would not be exact.
@@ -22,58 +18,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._support.inputs import as_tensors, check_finite, check_function, check_kind, check_share, cpu
-from ._support.random import stream
+from ._support.inputs import as_tensors, check_finite, check_function, check_kind, check_share
+from ._support.regression import TINY, RobustScale, regression_design, ridge, standard_deviation
 from ._support.user_code import call_user_code
 
 # The share of simulations that is near x_o, and the number from which on the share shrinks.
 SHARE, FULL = 0.2, 5000
 # The fewest simulations that are near.
 FEWEST_NEAR = 10
-# The interquartile range of a standard normal distribution.
-IQR = 1.349
-# Rows from which quartiles are taken; torch.quantile has a limit.
-MOST_ROWS = 10_000
 # With more features than this, near means near for q rather than near in x.
 FEW_FEATURES = 4
 # Sets from which nearness for q is learned, and draws in a set from which a scale is taken.
 MOST_FITTED, FEWEST_MEMBERS = 4000, 4
-# Directions of x and cosines of them in a regression on x, and the penalties that are tried.
-DIRECTIONS, COSINES, PENALTIES = 256, 64, (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+# Cosines of x in a regression on x.
+COSINES = 64
 # Near simulations for each coefficient of a local-quadratic fit.
-SETS_PER_COEFFICIENT = 8
-TINY = 1e-12
-
-
-def standard_deviation(rows: Tensor) -> Tensor:
-    """Standard deviations of columns (n, p); one for a column that is constant."""
-    varies = rows.amax(0) > rows.amin(0)
-    # The middle of the range is taken off first, so that a large offset costs no digits.
-    middle = rows.amin(0) / 2 + rows.amax(0) / 2
-    return torch.where(varies, (rows - middle).std(0), torch.ones_like(rows[0]))
-
-
-@dataclass(frozen=True, eq=False)
-class RobustScale:
-    """Median and scale of d features, each with shape (d,)."""
-
-    median: Tensor
-    scale: Tensor
-
-    @classmethod
-    def fit(cls, x: Tensor) -> Self:
-        """Finds the scale of features (n, d)."""
-        x = x[:: 1 + len(x) // MOST_ROWS]
-        quarter, median, three_quarters = x.quantile(x.new_tensor([0.25, 0.5, 0.75]), 0)
-        scale = (three_quarters - quarter) / IQR
-        # A discrete feature may have no interquartile range, a constant one has no spread at all.
-        varies = x.amax(0) > x.amin(0)
-        return cls(median, torch.where(varies & (scale > 0), scale, standard_deviation(x)))
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Brings features (..., d) to the common scale."""
-        largest = torch.finfo(x.dtype).max
-        return torch.asinh(((x - self.median) / self.scale).clamp(-largest, largest))
+SETS_PER_COEFFICIENT = 12
 
 
 @dataclass(frozen=True)
@@ -107,13 +67,12 @@ class Distance:
 
     def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
         """Coordinates (n, e) and (o, e) in which the distance is Euclidean."""
-        x, x_o = self._apply(x), self._apply(x_o)
+        if self.function is not None:
+            x, x_o = self._apply(x), self._apply(x_o)
         scale = RobustScale.fit(x)
         return scale(x), scale(x_o)
 
     def _apply(self, x: Tensor) -> Tensor:
-        if self.function is None:
-            return x
         found = call_user_code("function", self.function, x).to(x)
         if found.ndim != 2 or len(found) != len(x):
             raise ValueError(
@@ -157,7 +116,7 @@ class DistanceForQ(Distance):
             widths = members.std(1)
             targets = torch.cat([targets, (widths + TINY * widths.mean(0)).log()], 1)
         targets = torch.nan_to_num((targets - targets.mean(0)) / standard_deviation(targets), 0.0)
-        design = regression_design(scale(x))
+        design = regression_design(scale(x), COSINES)
         weights, explained = ridge(design, targets)
         weights = weights / standard_deviation(design @ weights) * explained.sqrt()
         weights = weights * math.sqrt(FEW_FEATURES / len(explained))
@@ -170,40 +129,10 @@ class DistanceForQ(Distance):
     def _predict(self, x: Tensor) -> Tensor:
         scaled = self.scale(x)
         own = scaled.double() * math.sqrt(min(1.0, FEW_FEATURES / x.shape[1]))
-        return torch.cat([regression_design(scaled) @ self.weights, own], 1)
+        return torch.cat([regression_design(scaled, COSINES) @ self.weights, own], 1)
 
     def __repr__(self) -> str:
         return "DistanceForQ()"
-
-
-def regression_design(x: Tensor) -> Tensor:
-    """One, directions of x (n, d) and cosines of them, in double precision, (n, p)."""
-    d, generator = x.shape[1], stream(0, "regression on x", x.shape[1])
-    if d > DIRECTIONS:
-        x = x @ (cpu.randn(d, DIRECTIONS, generator=generator) / math.sqrt(d)).to(x)
-    frequencies = cpu.randn(x.shape[1], COSINES, generator=generator) / math.sqrt(x.shape[1])
-    phases = 2 * math.pi * cpu.rand(COSINES, generator=generator)
-    cosines = (x @ frequencies.to(x) + phases.to(x)).cos() * math.sqrt(2 / COSINES)
-    return torch.cat([torch.ones_like(x[:, :1]), x, cosines], 1).double()
-
-
-def ridge(design: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Ridge regression of targets (n, j) on a design (n, p).
-
-    Returns weights (p, j) with the penalty that predicts rows best that are left out one by one,
-    and the share (j,) of the variance that is explained of these.
-    """
-    values, vectors = torch.linalg.eigh(design.mT @ design)
-    rotated, products = design @ vectors, vectors.mT @ (design.mT @ targets)
-
-    def fit(penalty: float) -> tuple[Tensor, Tensor]:
-        inverse = 1 / (values.clamp_min(0) + penalty * len(design))
-        leverage = (rotated.square() @ inverse).clamp(max=1 - 1e-6)
-        left_out = (targets - rotated @ (inverse[:, None] * products)) / (1 - leverage)[:, None]
-        missed = left_out.square().mean(0) / targets.square().mean(0).clamp_min(TINY)
-        return vectors @ (inverse[:, None] * products), (1 - missed).clamp_min(0)
-
-    return max(map(fit, PENALTIES), key=lambda found: float(found[1].mean()))
 
 
 @dataclass(frozen=True)
@@ -280,7 +209,9 @@ def _share(name: str, value: Any) -> float:
     return 1.0 if whole else check_share(name, value)
 
 
-def local_quadratic(coordinates: Tensor, centre: Tensor) -> tuple[np.ndarray, np.ndarray]:
+def local_quadratic(
+    coordinates: Tensor, centre: Tensor, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     r"""The design and the coefficients of a local-quadratic fit at x_o.
 
     With the Epanechnikov kernel :math:`K_i = 1 - (d_i / d_{max})^2` and a design of powers up to
@@ -290,47 +221,32 @@ def local_quadratic(coordinates: Tensor, centre: Tensor) -> tuple[np.ndarray, np
     Args:
         coordinates: Those of the near simulations, with shape (n, e).
         centre: That of x_o, with shape (e,).
+        weights: Of the simulations, with shape (n,).
 
     Returns:
         The design (n, p), and what takes values (n,) to their coefficients, (p, n).
     """
-    n, offset = len(coordinates), (coordinates - centre).double()
-    design = _quadratic_design(_principal(offset, _most_coordinates(n, offset.shape[1])).numpy())
+    offset = (coordinates - centre).double()
+    n, e = offset.shape
+    carried = [q for q in range(1, e + 1) if (q + 1) * (q + 2) // 2 * SETS_PER_COEFFICIENT <= n]
+    u = principal_coordinates(offset, max(carried, default=1)).numpy()
+    u = u / np.maximum(np.abs(u).max(0), TINY)
+    first, second = np.triu_indices(u.shape[1])
+    design = np.concatenate([np.ones((n, 1)), u, u[:, first] * u[:, second]], 1)
     squared = offset.square().sum(1).numpy()
     kernel = np.maximum(1 - squared / max(1.0001 * squared.max(), TINY), 0)
-    weighted = design.T * kernel
+    weighted = design.T * (weights * kernel)
     gram = weighted @ design
     gram += 1e-9 * np.trace(gram) / len(gram) * np.eye(len(gram))
     return design, np.linalg.solve(gram, weighted)
 
 
-def principal_coordinates(coordinates: Tensor, most: int) -> Tensor:
-    """At most so many principal coordinates (n, q) of near simulations, with unit variance."""
-    found = _principal(coordinates.double() - coordinates.double().mean(0), most)
-    return (found - found.mean(0)) / standard_deviation(found)
-
-
-def _principal(offset: Tensor, most: int) -> Tensor:
-    """Coordinates (n, q) along the directions in which offsets (n, e) vary most."""
+def principal_coordinates(offset: Tensor, most: int) -> Tensor:
+    """At most so many coordinates (n, q), along which offsets (n, e) vary most."""
     if offset.shape[1] <= most:
         return offset
     directions = torch.linalg.svd(offset - offset.mean(0), full_matrices=False).Vh
     return offset @ directions[:most].mT
-
-
-def _most_coordinates(n: int, e: int) -> int:
-    """How many coordinates a quadratic fit to n simulations can have."""
-    carried = (q for q in range(e, 1, -1) if (q + 1) * (q + 2) // 2 * SETS_PER_COEFFICIENT <= n)
-    return next(carried, 1)
-
-
-def _quadratic_design(u: np.ndarray) -> np.ndarray:
-    """One, coordinates (n, q), and all products of two of them."""
-    first, second = np.triu_indices(u.shape[1])
-    scaled = u / np.maximum(np.abs(u).max(0), TINY)
-    return np.concatenate(
-        [np.ones_like(u[:, :1]), scaled, scaled[:, first] * scaled[:, second]], 1
-    )
 
 
 def check_features(x: Any, x_o: Any) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from assay import Exchange
+from assay._support.regression import random_waves
 from assay.classifiers.base import Scaling
 from assay.classifiers.features import (
     BANKS,
@@ -15,7 +16,6 @@ from assay.classifiers.features import (
     Pooled,
     Whitened,
     Within,
-    waves,
 )
 
 Z = torch.randn(200_000, 3, generator=torch.Generator().manual_seed(0))
@@ -196,13 +196,6 @@ def test_within_needs_nothing_of_other_sets(copies):
     )
 
 
-def test_waves_are_the_same_whenever_asked():
-    first, again, other = waves(50, 2.0, 4, "a"), waves(50, 2.0, 4, "a"), waves(50, 2.0, 4, "b")
-    assert torch.equal(first[0], again[0])
-    assert not torch.equal(first[0], other[0])
-    assert first[0].norm(dim=0).mean() == pytest.approx(2.0, rel=0.1)
-
-
 BANKS = [
     Joint(8),
     Joint(8, frame=Conditional()),
@@ -227,8 +220,8 @@ def test_joint_features_by_hand(gaussian):
     u = torch.tensor([3.0, -2.0]).expand(50, 1, 2)
     for x_frequency in (1.5, 0.0):
         features = Joint(4, 2.0, x_frequency).fit(copies, scaling)(u, copies.x)
-        ours, _ = waves(4, 2.0, 2, "member", "2.0")
-        theirs, phases = waves(4, x_frequency, 2, "x", "2.0")
+        ours, _ = random_waves(4, 2.0, 2, "member", "2.0")
+        theirs, phases = random_waves(4, x_frequency, 2, "x", "2.0")
         expected = (u[:, 0] @ ours + scaling.x(copies.x) @ theirs + phases).cos()
         torch.testing.assert_close(features[:, 0], expected)
         alike = (features == features[:1]).all()

@@ -454,7 +454,7 @@ def rows_near(sets: NearSets, seed: int) -> tuple[Table, np.ndarray]:
 
 def rows_at(sets: NearSets, centre: Tensor, seed: int) -> Table:
     """Bias and width at x_o itself, each interval by itself."""
-    fit = local_quadratic(sets.coordinates, centre)
+    fit = local_quadratic(sets.coordinates, centre, sets.weights)
     moments = bias_and_width(sets, fit[1][0], fit, weightings(len(sets.error), seed))
     deviations = np.nan_to_num(np.abs(moments.deviations), nan=np.inf)
     critical = np.quantile(deviations, HELD, axis=0, method="higher")

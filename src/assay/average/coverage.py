@@ -37,10 +37,10 @@ from .._support.inputs import (
     full_precision,
 )
 from .._support.random import Seed, seed_of
+from .._support.regression import standard_deviation
 from .._support.user_code import call_user_code
 from ..data.calibration import Calibration, check_calibration
 from ..names import readable
-from ..neighbourhood import standard_deviation
 from ..nulls.ranks import Cells, UniformRanks, rank_curve, surprised
 from ..results import LEVELS, Result, clopper_pearson, holm, rows_of, settings_of, too_few
 from ..results import pvalue as exact_pvalue

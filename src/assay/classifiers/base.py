@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import check_kind
-from ..neighbourhood import RobustScale
+from .._support.regression import RobustScale
 from ..nulls.copies import Copies
 from ..nulls.exchange import Exchange, GlobalNull
 

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from .._support.inputs import ALL, check_count, check_kind, check_number, cpu
 from .._support.random import stream
-from ..neighbourhood import standard_deviation
+from .._support.regression import random_waves, standard_deviation
 from ..nulls.copies import Copies, Feature
 from .base import Scaling
 
@@ -357,7 +357,7 @@ class Conditional:
 
     def design(self, x: Tensor) -> Tensor:
         """One, x and random Fourier features of it, with shape (b, 1 + d + n)."""
-        frequencies, phases = waves(self.n, self.x_frequency, x.shape[1], "frame")
+        frequencies, phases = random_waves(self.n, self.x_frequency, x.shape[1], "frame")
         cosines = (x @ frequencies.to(x) + phases.to(x)).cos()
         return torch.cat([x.new_ones(len(x), 1), x, math.sqrt(2 / self.n) * cosines], 1)
 
@@ -400,13 +400,6 @@ class Within:
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Coordinates (b, r, m) of members (b, r, m) and features of observations (b, d)."""
         return self.coordinates(theta).float().clamp(-FARTHEST, FARTHEST)
-
-
-def waves(n: int, length: float, width: int, *key: int | str) -> tuple[Tensor, Tensor]:
-    """Frequencies (width, n) of typical length, and phases (n,); the same whenever asked."""
-    generator = stream(0, "waves", n, width, *key)
-    frequencies = cpu.randn(width, n, generator=generator) * length / math.sqrt(max(1, width))
-    return frequencies, 2 * math.pi * cpu.rand(n, generator=generator)
 
 
 class Bank(Protocol):
@@ -477,7 +470,7 @@ class JointMap:
         # Banks of other bandwidths get other directions.
         n, key = self.bank.n, str(self.bank.bandwidth)
         u, scaled = self.framed(theta, x), self.scaling.x(x)
-        ours, _ = waves(n, self.bank.bandwidth, u.shape[-1], "member", key)
-        theirs, phases = waves(n, self.bank.x_frequency, x.shape[1], "x", key)
+        ours, _ = random_waves(n, self.bank.bandwidth, u.shape[-1], "member", key)
+        theirs, phases = random_waves(n, self.bank.x_frequency, x.shape[1], "x", key)
         shift = scaled @ theirs.to(scaled) + phases.to(scaled)
         return (u @ ours.to(u)).add_(shift[:, None]).cos_()

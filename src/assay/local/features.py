@@ -20,8 +20,14 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import cpu
-from .._support.random import stream
-from ..neighbourhood import TINY, RobustScale, ridge, standard_deviation
+from .._support.regression import (
+    TINY,
+    RobustScale,
+    random_waves,
+    regression_design,
+    ridge,
+    standard_deviation,
+)
 
 # Members in a set from which z-scores and ranks within a set are taken.
 FEWEST_MEMBERS = 6
@@ -65,18 +71,18 @@ class Coordinates:
     Args:
         x_scale: The scale of x.
         mean, deviation: Of all members, each (m,).
+        cosines: The number of cosines of x in the regression.
         regression: Weights (p, 2 m) of the mean and the log scale of members given x; None where
             members are draws of a normal base.
         partial: Turns residuals given x into residuals given the other parameters, (m, m).
-        ranked: Whether sets are large enough for z-scores and ranks within them.
     """
 
     x_scale: RobustScale
     mean: Tensor
     deviation: Tensor
+    cosines: int
     regression: Tensor | None
     partial: Tensor
-    ranked: bool
 
     @classmethod
     def fit(cls, members: Tensor, x: Tensor, *, normal: bool) -> Self:
@@ -84,86 +90,62 @@ class Coordinates:
         step = 1 + len(x) // MOST_FITTED
         members, x = members[::step], x[::step]
         everyone, m = members.flatten(0, 1), members.shape[2]
-        varies = everyone.amax(0) > everyone.amin(0)
         # A constant parameter stays at zero, whatever rounding leaves of it.
+        varies = everyone.amax(0) > everyone.amin(0)
         deviation = standard_deviation(everyone).where(varies, torch.inf)
-        known = RobustScale.fit(x), everyone.mean(0), deviation
+        scale, mean = RobustScale.fit(x), everyone.mean(0)
         if normal:
-            return cls(*known, None, cpu.eye(m), ranked=False)
-        scale, mean, deviation = known
-        design = _design(scale(x).float(), _cosines(len(x)))
+            return cls(scale, mean, deviation, 0, None, cpu.eye(m))
+        # Few enough cosines that sets are not fitted one by one.
+        cosines = max(FEWEST_COSINES, min(MOST_COSINES, len(x) // 10))
+        design = regression_design(scale(x).float(), cosines)
         scaled = ((members - mean) / deviation).double()
         centre, _ = ridge(design, scaled.mean(1))
         residuals = scaled - (design @ centre)[:, None]
         width, _ = ridge(design, (residuals.abs() + 1e-4).log().mean(1))
+        u = residuals / (design @ width).exp()[:, None]
         # The constant is the first column of the design: residuals get unit variance.
-        u = residuals / (design @ width).exp()[:, None]
-        width[0] += standard_deviation(u.flatten(0, 1)).log()
-        u = residuals / (design @ width).exp()[:, None]
+        deviations = standard_deviation(u.flatten(0, 1))
+        width[0] += deviations.log()
+        u = u / deviations
+        table = (u - u.mean(1, keepdim=True)).flatten(0, 1)
+        covariance = table.mT @ table / len(table)
+        covariance.diagonal().add_(1e-3 * covariance.diagonal().mean().clamp_min(TINY))
+        precision = torch.linalg.inv(covariance)
+        given_others = precision / precision.diagonal().clamp_min(TINY).sqrt()
         weights = torch.cat([centre, width], 1).float()
-        ranked = members.shape[1] >= FEWEST_MEMBERS
-        return cls(*known, weights, _partial_residuals(u - u.mean(1, keepdim=True)), ranked)
+        return cls(scale, mean, deviation, cosines, weights, given_others.float())
 
     def __call__(self, members: Tensor, x: Tensor) -> Positions:
         """Positions of members (b, r, m) at observations with features (b, d)."""
-        scaled = self.x_scale(x).float()
+        x = self.x_scale(x).float()
         if self.regression is None:
-            z = _clamp(members)
-            return Positions(z, _normal_levels(z), z, z, z, scaled)
+            z = clamp(members)
+            return Positions(z, normal_levels(z), z, z, z, x)
         pooled = ((members - self.mean) / self.deviation).float()
-        cosines = self.regression.shape[0] - 1 - scaled.shape[1]
-        predicted = _design(scaled, cosines).float() @ self.regression.to(scaled)
-        centre, width = predicted[:, None].chunk(2, 2)
-        given_x = _clamp((pooled - centre) / width.exp())
-        given_others = _clamp(given_x @ self.partial.to(given_x))
-        if not self.ranked:
-            levels = _normal_levels(given_x)
-            return Positions(given_x, levels, given_x, given_others, _clamp(pooled), scaled)
-        z = _z_scores(members)
-        return Positions(z, _levels(members, z), given_x, given_others, _clamp(pooled), scaled)
+        design = regression_design(x, self.cosines).float()
+        centre, width = (design @ self.regression.to(x))[:, None].chunk(2, 2)
+        given_x = clamp((pooled - centre) / width.exp())
+        others = given_x, clamp(given_x @ self.partial.to(x)), clamp(pooled), x
+        if members.shape[1] < FEWEST_MEMBERS:
+            return Positions(given_x, normal_levels(given_x), *others)
+        z = z_scores(members)
+        length = z.square().sum(2, keepdim=True).to(members)
+        return Positions(z, mid_ranks(torch.cat([members, length], 2)), *others)
 
 
-def _cosines(n: int) -> int:
-    """Few enough cosines in x for a regression that does not fit n sets one by one."""
-    return max(FEWEST_COSINES, min(MOST_COSINES, n // 10))
-
-
-def _design(x: Tensor, cosines: int) -> Tensor:
-    """One, x (b, d) and cosines of it, in double precision."""
-    frequencies, phases = random_waves(cosines, 1.0, x.shape[1], "regression")
-    waves = (x @ frequencies.to(x) + phases.to(x)).cos() * math.sqrt(2 / cosines)
-    return torch.cat([torch.ones_like(x[:, :1]), x, waves], 1).double()
-
-
-def _partial_residuals(u: Tensor) -> Tensor:
-    """The matrix (m, m) that turns coordinates (n, r, m) into residuals given the others.
-
-    It is the inverse of their covariance, with columns of unit variance.
-    """
-    table = u.flatten(0, 1).double()
-    covariance = table.mT @ table / len(table)
-    covariance.diagonal().add_(1e-3 * covariance.diagonal().mean().clamp_min(TINY))
-    precision = torch.linalg.inv(covariance)
-    return (precision / precision.diagonal().clamp_min(TINY).sqrt()).float()
-
-
-def _clamp(u: Tensor) -> Tensor:
+def clamp(u: Tensor) -> Tensor:
+    """Coordinates in single precision, none of them wild."""
     return u.float().clamp(-FARTHEST, FARTHEST)
 
 
-def _z_scores(members: Tensor) -> Tensor:
+def z_scores(members: Tensor) -> Tensor:
     """Z-scores (b, r, m) within sets; zero for a parameter that does not vary in its set."""
-    centred = members - members.mean(1, keepdim=True)
-    scale = centred.square().mean(1, keepdim=True).sqrt()
+    residuals = members - members.mean(1, keepdim=True)
+    scale = residuals.square().mean(1, keepdim=True).sqrt()
     precision = 10 * torch.finfo(members.dtype).eps * members.abs().amax(1, keepdim=True)
     constant = scale <= precision
-    return _clamp(torch.where(constant, 0, centred / torch.where(constant, 1, scale)))
-
-
-def _levels(members: Tensor, z: Tensor) -> Tensor:
-    """Mid-ranks within sets as levels, (b, r, m + 1), that of the length of z last."""
-    length = z.square().sum(2, keepdim=True).to(members)
-    return mid_ranks(torch.cat([members, length], 2))
+    return clamp(torch.where(constant, 0, residuals / torch.where(constant, 1, scale)))
 
 
 def mid_ranks(values: Tensor) -> Tensor:
@@ -175,18 +157,11 @@ def mid_ranks(values: Tensor) -> Tensor:
     return ((below + up_to) / (2 * values.shape[1])).mT.float()
 
 
-def _normal_levels(z: Tensor) -> Tensor:
+def normal_levels(z: Tensor) -> Tensor:
     """Levels (b, r, m + 1) of coordinates that are standard normal if q is right."""
     half = cpu.tensor(z.shape[2] / 2).to(z)
     radius = torch.special.gammainc(half, z.square().sum(2, keepdim=True) / 2)
     return torch.cat([torch.special.ndtr(z), radius], 2)
-
-
-def random_waves(n: int, length: float, width: int, *key: str) -> tuple[Tensor, Tensor]:
-    """Random frequencies (width, n) of a typical length, and phases (n,); always the same."""
-    generator = stream(0, "waves", n, width, *key)
-    frequencies = cpu.randn(width, n, generator=generator) * length / math.sqrt(max(1, width))
-    return frequencies, 2 * math.pi * cpu.rand(n, generator=generator)
 
 
 # Dense maps: features (b, r, p).
@@ -218,26 +193,20 @@ def powers_times_x(at: Positions) -> Tensor:
 
 
 def powers_times_waves(at: Positions) -> Tensor:
-    """First and second powers, times cosines in x: errors that oscillate with x."""
-    powers = first_two_powers(at)
-    n = max(2, min(32, MOST_PRODUCTS // powers.shape[2]))
-    frequencies, phases = oscillations(n, at.x.shape[1])
-    factors = (at.x @ frequencies.to(powers) + phases.to(powers)).cos()
-    return (powers[..., None] * factors[:, None, None]).flatten(2)
+    """First and second powers, times cosines in x: errors that oscillate with x.
 
-
-def oscillations(n: int, d: int) -> tuple[Tensor, Tensor]:
-    """Frequencies (d, n) in x and phases (n,), half of them along single features of x.
-
-    Along each feature there are cosines and sines; the other half has random directions.
+    Half of the cosines have random directions, half are cosines and sines along single features.
     """
+    powers, d = first_two_powers(at), at.x.shape[1]
+    n = max(2, min(32, MOST_PRODUCTS // powers.shape[2]))
     frequencies, phases = random_waves(n, LENGTH, d, "oscillations")
     single = cpu.arange(n // 2)
     feature, size = single // 2 % d, (single // 2 // d).float()
     frequencies[:, : n // 2] = 0
     frequencies[feature, single] = LENGTH * (0.5 + (size + 0.5) / (1 + size.max()))
     phases[: n // 2] = -math.pi / 2 * (single % 2)
-    return frequencies, phases
+    factors = (at.x @ frequencies.to(powers) + phases.to(powers)).cos()
+    return (powers[..., None] * factors[:, None, None]).flatten(2)
 
 
 # Sparse maps: features (b, r, j, q), q of them for each parameter or pair j.
@@ -338,14 +307,11 @@ FEATURE_MAPS = (
     FeatureMap("distances", distances, columns=4),
 )
 # Draws of a normal base are independent, so that residuals given the others say nothing new.
-RESIDUAL_MAPS = (
-    FeatureMap("one parameter", partial(hermite_powers, orders=(1,), coordinates="given_others")),
-    FeatureMap("one parameter", partial(hermite_powers, orders=(2,), coordinates="given_others")),
+RESIDUAL_MAPS = tuple(
+    FeatureMap("one parameter", partial(hermite_powers, orders=(k,), coordinates="given_others"))
+    for k in (1, 2)
 )
-PAIR_MAPS = (
-    FeatureMap("pairs", partial(pair_products, order=1)),
-    FeatureMap("pairs", partial(pair_products, order=2)),
-)
+PAIR_MAPS = tuple(FeatureMap("pairs", partial(pair_products, order=k)) for k in (1, 2))
 
 
 def feature_maps(m: int, *, normal: bool) -> tuple[FeatureMap, ...]:

@@ -1,14 +1,15 @@
 r"""The local score test: strength from all simulations, a claim about those near x_o alone.
 
 A set is the true parameter and k draws of q at one x; in latent space, the latent of the true
-parameter and draws of the base. With features :math:`f_{ij}` of member j of set i, centred within
-the set, and labels :math:`\lambda_i` that say which member is the true parameter, two sums matter:
+parameter and draws of the base. Member 0 is the true parameter. With features :math:`f_{ij}` of
+member j of set i, centred within the set, and labels :math:`\lambda_i` that say which member
+counts as the true parameter, two sums matter:
 
 .. math:: L = \sum_{i \text{ near } x_o} f_{i \lambda_i}, \qquad
-    S = \sum_{i \text{ elsewhere}} f_{i \lambda_i} .
+    S = \sum_{i \text{ elsewhere}} f_{i 0} .
 
 With A the covariance of the features, :math:`A^{-1} S` is a linear classifier that was trained
-elsewhere, and :math:`L A^{-1} (S + L) - D` is the score that it gives to the true parameters near
+elsewhere, and :math:`L A^{-1} (S + L) - D` is the score that it gives to the labelled members near
 x_o, where D takes off what sets would say about themselves. If q is right, this is noise.
 
 **Why the p-value is exact.** A copy of the data changes the labels of sets near x_o, and of those
@@ -35,20 +36,12 @@ from .._support.inputs import WORD, as_null, check_fits, cpu, full_precision
 from .._support.parallel import map_in_threads, one_thread
 from .._support.progress import progress
 from .._support.random import Seed, seed_of, stream
-from ..data.calibration import Calibration, Draws, Observation, check_calibration
+from .._support.regression import TINY
+from ..data.calibration import Calibration, Draws, check_calibration
 from ..data.posterior import StandardNormal
-from ..neighbourhood import TINY, Nearest
+from ..neighbourhood import Nearest
 from ..nulls.exchange import Exchange
-from ..results import (
-    Holm,
-    LocalResult,
-    MaxT,
-    holm,
-    probability,
-    pvalue,
-    pvalue_error,
-    settings_of,
-)
+from ..results import Holm, LocalResult, MaxT, holm, probability, pvalue, pvalue_error, settings_of
 from .features import Coordinates, FeatureMap, Positions, feature_maps
 
 # Draws of the base at each x that are compared with a true latent.
@@ -67,13 +60,12 @@ DIRECTIONS = 16
 NOISE = 3.0
 # P-values up to this are made of more copies, and of how many.
 RECHECKED, MORE_COPIES = 0.1, 999
-# With more observations, no strength is borrowed, and p-values are corrected by max-T.
+# With more observations, nothing elsewhere counts, and p-values are corrected by max-T.
 MOST_BORROWING = 50
 # Folds in which classifiers near x_o are trained.
 FOLDS = 5
-# Numbers in the largest table of features that is kept, in a part of one that is not, and in the
-# largest table of sums.
-MOST_KEPT, MOST_FEATURES, MOST_SUMS = 2**27, 2**25, 2**26
+# Numbers in the largest table of features, and in the largest table of sums.
+MOST_FEATURES, MOST_SUMS = 2**27, 2**26
 
 
 @full_precision()
@@ -122,8 +114,8 @@ class ScoreResult(LocalResult):
         kinds: The g kinds of evidence that are put together.
         evidence: The p-value of each kind alone, with shape (g,) or (o, g).
         near: The number of simulations near x_o, with shape () or (o,).
-        auc, auc_error: How well a linear classifier tells true parameters near x_o from draws of
-            q there: the area under its ROC curve, 1/2 if not at all, and its standard error.
+        auc, auc_error: How well a linear classifier separates true parameters near x_o from draws
+            of q there: the area under its ROC curve, 1/2 if not at all, and its standard error.
     """
 
     pvalues: np.ndarray
@@ -173,32 +165,12 @@ class ScoreResult(LocalResult):
         )
 
 
-class _Sums(NamedTuple):
-    """Sums of the features of one map, for the small and the whole neighbourhood.
+class Sums(NamedTuple):
+    """Sums of the features of one map, for the small and the whole neighbourhood."""
 
-    Args:
-        near: Over the near sets of each group, of each member, with shape (..., 2, g, r, p).
-        squares: Of squared lengths of whitened features, (..., 2, g, r); zero for a sparse map.
-        elsewhere: Over true parameters around x_o but not near it, and over all that are not near,
-            with shape (..., 2, p).
-    """
-
-    near: Tensor
-    squares: Tensor
-    elsewhere: Tensor
-
-
-class _Found(NamedTuple):
-    """What is found at one observation; the fields are those of the result."""
-
-    statistic: float
-    null: np.ndarray
-    pvalues: np.ndarray
-    copies: int
-    evidence: np.ndarray
-    near: int
-    auc: float
-    auc_error: float
+    near: Tensor  # of each member over the near sets of each group, (2, g, r, p)
+    squares: Tensor  # of squared lengths of whitened features, (2, g, r); zero for a sparse map
+    elsewhere: Tensor  # of true parameters around x_o, and of all that are not near, (2, p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,20 +184,17 @@ class Score:
 
     @full_precision()
     @one_thread()
-    def __call__(self, draws: Any) -> ScoreResult:
+    def __call__(self, x_o: Any) -> ScoreResult:
         """Tests q at one observation or many."""
-        observation = self.calibration.observation(Draws.of(draws))
+        observation = self.calibration.observation(Draws.of(x_o))
         borrow = len(observation.x) <= MOST_BORROWING
-        parts = progress(self._parts(observation), "testing")
         found = [
             self._test(sums, near, borrow=borrow)
-            for part in parts
-            for sums, near in self._sums_at(part.features, borrow=borrow)
+            for sums, near in self._sums_at(observation.features, borrow=borrow)
         ]
-        columns = zip(_Found._fields, map(np.stack, zip(*found, strict=True)), strict=True)
         shaped: Any = observation.shaped
         return ScoreResult(
-            **{name: shaped(column) for name, column in columns},
+            **{name: shaped(np.stack([each[name] for each in found])) for name in found[0]},
             kinds=self._kinds,
             x=shaped(observation.x.cpu().numpy()),
             adjustment=Holm() if borrow else MaxT(),
@@ -237,9 +206,11 @@ class Score:
     @one_thread()
     def pvalues(self, x_o: Any) -> np.ndarray:
         """P-values (o,) at many observations, of the first copies, and nothing else."""
-        observation = self.calibration.observation(Draws.of(x_o))
-        each = (one for part in self._parts(observation) for one in self._sums_at(part.features))
-        tables = (combine(self._evidence(sums, near, self.null.n)) for sums, near in each)
+        features = self.calibration.observation(Draws.of(x_o)).features
+        tables = [
+            combine(self._evidence(sums, near, self.null.n))
+            for sums, near in self._sums_at(features, borrow=True)
+        ]
         return np.array([pvalue(table[0], table[1:]) for table in tables])
 
     @property
@@ -251,10 +222,10 @@ class Score:
     def __repr__(self) -> str:
         return f"Score({self.calibration!r}, {self.near!r}, {self.null!r}, seed={self.seed})"
 
-    # The test at one observation.
+    # The test at one observation, from sums of each map and near sets (2, n) of two sizes.
 
-    def _test(self, sums: list[_Sums], near: Tensor, *, borrow: bool) -> _Found:
-        """Tests q where sets (2, n) are near, in the small and the whole neighbourhood."""
+    def _test(self, sums: list[Sums], near: Tensor, *, borrow: bool) -> dict[str, Any]:
+        """What the result says of the observation, by its names."""
         evidence = self._evidence(sums, near, self.null.n)
         statistics = combine(evidence)
         p = pvalue(statistics[0], statistics[1:])
@@ -264,29 +235,29 @@ class Score:
             evidence = self._evidence(sums, near, MORE_COPIES)
             statistics = combine(evidence)
             p = pvalue(statistics[0], statistics[1:])
-        return _Found(
-            statistic=statistics[0],
-            null=statistics[1 : 1 + self.null.n],
-            pvalues=p,
-            copies=len(statistics) - 1,
-            evidence=pvalue(evidence[:, 0], evidence[:, 1:]),
-            near=int(near[1].sum()),
+        return {
+            "statistic": statistics[0],
+            "null": statistics[1 : 1 + self.null.n],
+            "pvalues": p,
+            "copies": len(statistics) - 1,
+            "evidence": pvalue(evidence[:, 0], evidence[:, 1:]),
+            "near": int(near[1].sum()),
             **self._auc(near[1], sums[0]),
-        )
+        }
 
-    def _evidence(self, sums: list[_Sums], near: Tensor, copies: int) -> np.ndarray:
+    def _evidence(self, sums: list[Sums], near: Tensor, copies: int) -> np.ndarray:
         """Evidence of each kind in the data and in copies, with shape (kinds, H + 1)."""
-        sizes = int(near[0].sum()), int(near[1].sum())
-        others = max(1, len(self.calibration) - sizes[1])
+        sizes = near.sum(1).tolist()
+        others = max(1, near.shape[1] - sizes[1])
         labels = torch.nn.functional.one_hot(self._labels(copies), self._members.shape[1])
-        select = labels.flatten(1).to(sums[0].near)  # (H + 1, g r)
+        labels = labels.flatten(1).to(sums[0].near)  # (H + 1, g r)
 
         def statistics_of(i: int) -> list[tuple[str, np.ndarray]]:
             """Kinds of evidence and statistics (H + 1,) of one map."""
             each, whitening, here = self._maps[i], self._whitening[i], sums[i]
-            total = select @ here.near.flatten(1, 2)  # L of every version, (2, H + 1, p)
+            total = labels @ here.near.flatten(1, 2)  # L of every version, (2, H + 1, p)
             if each.dense:
-                own = (select @ here.squares.flatten(1)[..., None])[..., 0].double()  # D
+                own = (labels @ here.squares.flatten(1)[..., None])[..., 0].double()  # D
                 found = dense_statistics(each, total, own, here.elsewhere, whitening)
             else:
                 elsewhere = here.elsewhere[1] / math.sqrt(others) / whitening
@@ -298,76 +269,55 @@ class Score:
         all_kinds, evidence = np.array(kinds), surprise(np.stack(statistics))
         return surprise(np.stack([evidence[all_kinds == kind].sum(0) for kind in self._kinds]))
 
-    def _auc(self, near: Tensor, sums: _Sums) -> dict[str, float]:
+    def _auc(self, near: Tensor, sums: Sums) -> dict[str, float]:
         """AUC between true parameters and draws near x_o, and its standard error.
 
         Sets of each fold are scored by a linear classifier that is trained on all others in the
         nearest half.
         """
-        rows = near.nonzero().flatten()
-        table = centred(self._maps[0], self._positions(rows))  # (b, r, p)
-        each = torch.arange(len(rows), device=rows.device)
-        truths, fold = table[each, self._places_of_sets[rows]], each % FOLDS
+        table = centred(self._maps[0], self._positions(near.nonzero().flatten()))  # (b, r, p)
+        rows = torch.arange(len(table), device=table.device)
+        truths, fold = table[:, 0], rows % FOLDS
         in_fold = torch.nn.functional.one_hot(fold, FOLDS).to(table)
         trained = sums.elsewhere[0] + truths.sum(0) - in_fold.mT @ truths
         directions = trained @ self._whitening[0].mT @ self._whitening[0]  # (folds, p)
-        scores = (table @ directions.to(table).mT)[each, :, fold]
-        truth = scores[each, self._places_of_sets[rows], None]
-        # A true parameter ties with itself.
-        wins = (truth > scores).double().sum(1) + ((truth == scores).double().sum(1) - 1) / 2
-        wins = wins / (scores.shape[1] - 1)
+        scores = (table @ directions.to(table).mT)[rows, :, fold]
+        truth, draws = scores[:, :1], scores[:, 1:]
+        wins = ((truth > draws).double() + (truth == draws).double() / 2).mean(1)
         error = float(wins.std()) / math.sqrt(len(wins))
         return {"auc": float(wins.mean()), "auc_error": error}
 
     # Sets, and the labels of their members.
 
     @cached_property
+    def _members(self) -> Tensor:
+        """Members (n, r, m) of all sets: the true parameter, then draws in a random order."""
+        members = self.calibration.sets(BASE_DRAWS, stream(self._own_seed, "base"))
+        n, r, _ = members.shape
+        order = cpu.rand(n, r - 1, generator=stream(self._own_seed, "draws")).argsort(1) + 1
+        order = torch.cat([torch.zeros_like(order[:, :1]), order], 1).to(members.device)
+        return members.gather(1, order[..., None].expand_as(members))
+
+    @cached_property
     def _groups(self) -> Tensor:
-        """The sets (g, s) of each group, by chance; -1 where a group has fewer."""
+        """The sets (g, s) of each group, at random; -1 where a group has fewer."""
         n = len(self.calibration)
         g = min(GROUPS, n)
         sets = cpu.full((math.ceil(n / g) * g,), -1, dtype=torch.int64)
         sets[:n] = cpu.randperm(n, generator=stream(self._own_seed, "groups"))
         return sets.reshape(-1, g).mT.contiguous().to(self.calibration.theta.device)
 
-    @cached_property
-    def _places(self) -> Tensor:
-        """Where the true parameter stands in the sets of each group, by chance, (g,)."""
-        r = 1 + (self.calibration.k or BASE_DRAWS)
-        places = cpu.randint(r, (len(self._groups),), generator=stream(self._own_seed, "places"))
-        return places.to(self._groups)
-
-    @cached_property
-    def _places_of_sets(self) -> Tensor:
-        """The same for every set, (n,)."""
-        places = self._groups.new_empty(len(self.calibration) + 1)
-        # Set -1, which a group may have in place of one that it lacks, is no set.
-        places[self._groups] = self._places[:, None].expand_as(self._groups)
-        return places[:-1]
-
-    @cached_property
-    def _members(self) -> Tensor:
-        """Members (n, r, m) of all sets: true parameters in their places, draws at random."""
-        members = self.calibration.sets(BASE_DRAWS, stream(self._own_seed, "base"))
-        n, r, _ = members.shape
-        order = cpu.rand(n, r - 1, generator=stream(self._own_seed, "draws")).argsort(1) + 1
-        order = torch.cat([torch.zeros_like(order[:, :1]), order], 1).to(members.device)
-        place = self._places_of_sets[:, None]
-        # The true parameter, which comes first, changes places with a draw.
-        order = order.scatter(1, place * 0, order.gather(1, place)).scatter(1, place, 0)
-        return members.gather(1, order[..., None].expand_as(members))
-
     def _labels(self, copies: int) -> Tensor:
-        """Which member is labelled the true parameter in each group, with shape (H + 1, g).
+        """Which member counts as the true parameter in the sets of each group, (H + 1, g).
 
-        The first version is the data. In copies every member is labelled with the same
-        probability, independently of all others: versions are exchangeable if q is right.
+        The first version is the data, where it is member 0. In copies it is any member with the
+        same probability. If q is right, members are exchangeable, and so are all versions.
         """
         shape, r = (copies, len(self._groups)), self._members.shape[1]
         check_fits("null", copies, WORD * (shape[1] * r + 2 * max(map(len, self._whitening))))
         chance = stream(self.calibration.members_seed(self.seed), "labels")
-        labels = cpu.randint(r, shape, generator=chance).to(self._places)
-        return torch.cat([self._places[None], labels])
+        labels = cpu.randint(r, shape, generator=chance).to(self._groups)
+        return torch.cat([torch.zeros_like(labels[:1]), labels])
 
     @cached_property
     def _own_seed(self) -> int:
@@ -376,10 +326,14 @@ class Score:
 
     # Features, and their sums.
 
+    @property
+    def _normal(self) -> bool:
+        """Whether members are draws of a normal base."""
+        return isinstance(self.calibration.base, StandardNormal)
+
     @cached_property
     def _maps(self) -> tuple[FeatureMap, ...]:
-        normal = isinstance(self.calibration.base, StandardNormal)
-        return feature_maps(self.calibration.m, normal=normal)
+        return feature_maps(self.calibration.m, normal=self._normal)
 
     @property
     def _kinds(self) -> tuple[str, ...]:
@@ -388,115 +342,86 @@ class Score:
 
     @cached_property
     def _coordinates(self) -> Coordinates:
-        normal = isinstance(self.calibration.base, StandardNormal)
-        return Coordinates.fit(self._members, self.calibration.features, normal=normal)
+        return Coordinates.fit(self._members, self.calibration.features, normal=self._normal)
 
     def _positions(self, rows: Tensor) -> Positions:
         """Where members of some sets (b,) lie."""
         return self._coordinates(self._members[rows], self.calibration.features[rows])
 
+    def _features(self, rows: Tensor) -> list[Tensor]:
+        """Features (b, r, p) of members of some sets (b,), by each map."""
+        at = self._positions(rows)
+        return map_in_threads(lambda each: centred(each, at), self._maps)
+
     @cached_property
     def _whitening(self) -> list[Tensor]:
         """What whitens features of each map: a matrix (p, p), or scales (p,) of sparse ones."""
         n = len(self.calibration)
-        at = self._positions(torch.arange(0, n, 1 + n // MEASURED, device=self._members.device))
-
-        def fit(each: FeatureMap) -> Tensor:
-            features = centred(each, at).flatten(0, 1)
-            return whitener(features) if each.dense else scales(features)
-
-        return map_in_threads(fit, self._maps)
-
-    @property
-    def _numbers_in_a_set(self) -> int:
-        return self._members.shape[1] * sum(map(len, self._whitening))
+        tables = self._features(torch.arange(0, n, 1 + n // MEASURED, device=self._members.device))
+        pairs = list(zip(self._maps, tables, strict=True))
+        return map_in_threads(
+            lambda pair: (whitener if pair[0].dense else scales)(pair[1].flatten(0, 1)), pairs
+        )
 
     @cached_property
     def _kept(self) -> list[Tensor]:
-        """Features (g s, r, p) of all sets by all maps, group by group."""
-        at = self._positions(self._groups.flatten())
-        return map_in_threads(lambda each: centred(each, at), self._maps)
+        """Features (g s, r, p) of all sets by each map, group by group."""
+        return self._features(self._groups.flatten())
 
-    def _parts(self, observation: Observation) -> list[Observation]:
-        """Observations in parts whose sums fit into memory."""
-        each = 2 * len(self._groups) * self._numbers_in_a_set
-        return observation.parts(max(1, MOST_SUMS // each))
-
-    def _sums_at(
-        self, x_o: Tensor, *, borrow: bool = True
-    ) -> Iterator[tuple[list[_Sums], Tensor]]:
+    def _sums_at(self, x_o: Tensor, *, borrow: bool) -> Iterator[tuple[list[Sums], Tensor]]:
         """Sums of each map at observations with features (o, d), and which sets are near, (2, n).
 
         Without borrowing, nothing elsewhere counts.
         """
         x = self.calibration.features
-        near, inner = self.near.inside(x, x_o), self.near.inside(x, x_o, INNER)
-        around = Nearest(AROUND, self.near.distance).inside(x, x_o) & ~near
-        masks = torch.stack([inner, near], 1)
-        sums = self._sum(masks, torch.stack([around, ~near], 1))
-        for i, mask in enumerate(masks):
-            here = (_Sums(one.near[i], one.squares[i], one.elsewhere[i] * borrow) for one in sums)
-            yield list(here), mask
+        numbers = self._members.shape[1] * sum(map(len, self._whitening))  # in a set
+        parts = x_o.split(max(1, MOST_SUMS // (2 * len(self._groups) * numbers)))
+        step = max(1, MOST_FEATURES // (self._groups.shape[1] * numbers))
+        for part in progress(parts, "testing"):
+            near, inner = self.near.inside(x, part), self.near.inside(x, part, INNER)
+            around = Nearest(AROUND, self.near.distance).inside(x, part) & ~near
+            inside, outside = torch.stack([inner, near], 1), torch.stack([around, ~near], 1)
+            by_groups = [
+                self._sum(groups, inside, outside * borrow)
+                for groups in torch.arange(len(self._groups), device=x.device).split(step)
+            ]
+            sums = [
+                Sums(torch.cat(near, 2), torch.cat(squares, 2), torch.stack(elsewhere).sum(0))
+                for near, squares, elsewhere in (
+                    zip(*of_map, strict=True) for of_map in zip(*by_groups, strict=True)
+                )
+            ]
+            for i, mask in enumerate(inside):
+                yield [Sums(*(each[i] for each in of_map)) for of_map in sums], mask
 
-    def _sum(self, near: Tensor, elsewhere: Tensor) -> list[_Sums]:
-        """Sums of each map over sets near o observations, and elsewhere, both (o, 2, n)."""
-        g, size = len(self._groups), self._groups.numel() * self._numbers_in_a_set
-        kept = size <= MOST_KEPT
-        step = g if kept else max(1, MOST_FEATURES * g // size)
-        parts = [
-            self._sum_of_groups(some, near, elsewhere, kept=kept)
-            for some in torch.arange(g, device=near.device).split(step)
-        ]
-        return [
-            _Sums(
-                torch.cat([part.near for part in of_map], 2),
-                torch.cat([part.squares for part in of_map], 2),
-                torch.stack([part.elsewhere for part in of_map]).sum(0),
-            )
-            for of_map in zip(*parts, strict=True)
-        ]
+    def _sum(self, groups: Tensor, near: Tensor, elsewhere: Tensor) -> list[Sums]:
+        """Sums of each map over sets of some groups that are near o observations, or elsewhere.
 
-    def _sum_of_groups(
-        self, some: Tensor, near: Tensor, elsewhere: Tensor, *, kept: bool
-    ) -> list[_Sums]:
-        """The same over some groups (j,) of sets."""
-        groups, places = self._groups[some], self._places[some]
-        # A set that a group lacks has no weight.
-        weights, others = (
-            (mask[..., groups] & (groups >= 0)).float() for mask in (near, elsewhere)
-        )
-        if kept:
-            tables = self._kept
-        else:
-            at = self._positions(groups.flatten())
-            tables = None
-
-        def sums_of(i: int) -> _Sums:
-            table = centred(self._maps[i], at) if tables is None else tables[i]
-            return self._sum_of_map(i, table, places, weights, others)
-
-        return map_in_threads(sums_of, range(len(self._maps)))
-
-    def _sum_of_map(
-        self, which: int, table: Tensor, places: Tensor, weights: Tensor, others: Tensor
-    ) -> _Sums:
-        """Sums of features (g s, r, p) of one map.
-
-        With weights (o, 2, g, s) of sets near and elsewhere, and places (g,) of true parameters.
+        Both are masks (o, 2, n). Sums have a leading axis of observations.
         """
-        o, _, g, s = weights.shape
+        sets = self._groups[groups]
+        whole = len(groups) == len(self._groups)
+        tables = self._kept if whole else self._features(sets.flatten())
+        # A set that a group lacks has no weight.
+        weights, others = ((mask[..., sets] & (sets >= 0)).float() for mask in (near, elsewhere))
         by_group = weights.flatten(0, 1).transpose(0, 1)  # (g, 2 o, s)
-        sums = (by_group @ table.reshape(g, s, -1)).reshape(g, o, 2, *table.shape[1:])
-        squares = table.new_zeros(g, o, 2, table.shape[1])
-        if self._maps[which].dense:
-            directions = random_directions(table.shape[2]).to(self._whitening[which])
-            # Squared lengths of whitened features, by their components in a few directions.
-            sketch = table @ (self._whitening[which].mT @ directions).to(table)
-            squares = (by_group @ sketch.square().sum(2).reshape(g, s, -1)).reshape(squares.shape)
-        each = torch.arange(len(table), device=table.device)
-        truths = table[each, places.repeat_interleave(s)].double()
-        elsewhere = (others.flatten(2).double() @ truths).reshape(o, 2, -1)
-        return _Sums(sums.movedim(0, 2), squares.movedim(0, 2), elsewhere)
+
+        def add(values: Tensor) -> Tensor:
+            """Sums (o, 2, g, r, ...) of values (g s, r, ...)."""
+            added = by_group @ values.reshape(*sets.shape, -1)
+            return added.reshape(len(sets), -1, 2, *values.shape[1:]).movedim(0, 2)
+
+        def sums_of(i: int) -> Sums:
+            table, whitening = tables[i], self._whitening[i]
+            squares = near.new_zeros(len(near), 2, *table.shape[:2], dtype=table.dtype)
+            if self._maps[i].dense:
+                # Squared lengths of whitened features, by their components in a few directions.
+                sketch = whitening.mT @ random_directions(table.shape[2]).to(whitening)
+                squares = add((table @ sketch.to(table)).square().sum(2))
+            truths = table[:, 0].double()
+            return Sums(add(table), squares, others.flatten(2).double() @ truths)
+
+        return map_in_threads(sums_of, range(len(tables)))
 
 
 def centred(each: FeatureMap, at: Positions) -> Tensor:
@@ -522,24 +447,23 @@ def scales(features: Tensor) -> Tensor:
 
 
 def random_directions(p: int) -> Tensor:
-    """Orthogonal directions (p, q) by chance, in which squared lengths keep their mean."""
+    """Orthogonal random directions (p, q), in which squared lengths keep their mean."""
     q = min(p, DIRECTIONS)
     chance = cpu.randn(p, q, generator=stream(0, "directions", p), dtype=torch.double)
     directions: Tensor = torch.linalg.qr(chance).Q * math.sqrt(p / q)
     return directions
 
 
+Statistics = Iterator[tuple[str, Tensor]]
+
+
 def dense_statistics(
     each: FeatureMap, total: Tensor, own: Tensor, elsewhere: Tensor, whitening: Tensor
-) -> Iterator[tuple[str, Tensor]]:
+) -> Statistics:
     """Kinds of evidence and statistics (1, H + 1) of a dense map.
 
-    Args:
-        each: The map.
-        total: L, sums near x_o for the small and the whole neighbourhood, (2, H + 1, p).
-        own: D, what sets say about themselves, (2, H + 1).
-        elsewhere: S, sums around x_o and over all that is not near, (2, p).
-        whitening: The matrix (p, p) that whitens them.
+    From L (2, H + 1, p) and D (2, H + 1) in the small and the whole neighbourhood, and S (2, p)
+    around x_o and over all that is not near, whitened by a matrix (p, p).
     """
     total, elsewhere = (total @ whitening.mT.to(total)).double(), elsewhere @ whitening.mT
     for size in (1, 0)[: each.near_sizes]:
@@ -549,15 +473,12 @@ def dense_statistics(
 
 
 def sparse_statistics(
-    each: FeatureMap, total: Tensor, elsewhere: Tensor, sizes: tuple[int, int]
-) -> Iterator[tuple[str, Tensor]]:
+    each: FeatureMap, total: Tensor, elsewhere: Tensor, sizes: list[int]
+) -> Statistics:
     """Kinds of evidence and statistics (j, H + 1) of a sparse map, of which the largest counts.
 
-    Args:
-        each: The map.
-        total: Scaled sums near x_o for the small and the whole neighbourhood, (2, H + 1, j q).
-        elsewhere: Those of all that is not near, which have unit variance if q is right, (j q,).
-        sizes: The number of sets in both neighbourhoods.
+    From scaled L (2, H + 1, j q) of so many sets in the small and the whole neighbourhood, and S
+    (j q,) over all that is not near, which has unit variance if q is right.
     """
     for near, size in zip(total.double(), sizes, strict=True):
         yield each.kind, near.square().unflatten(1, (-1, each.columns)).sum(2).mT / size

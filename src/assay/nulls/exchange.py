@@ -27,9 +27,10 @@ from torch import Tensor
 from .._support.inputs import check_count, check_kind, cpu
 from .._support.parallel import spread_over
 from .._support.random import mix_seed, seed_of, stream
+from .._support.regression import standard_deviation
 from ..data.calibration import Calibration, Latents, check_calibration
 from ..data.posterior import Base, StandardNormal
-from ..neighbourhood import Nearest, standard_deviation
+from ..neighbourhood import Nearest
 from .copies import Copies, Feature, Rows, Sums
 from .turns import Labels, Permuted, Turns, turned_by
 
