@@ -49,9 +49,9 @@ from .local.score import Score, score
 from .results import Frozen, versions
 from .verdict import Verdict
 
-# Simulated observations that are shown around x_o, numbers of them at most, and at how many of
-# them q is tested.
-SHOWN, MOST_NUMBERS, TESTED = 400, 100_000, 16
+# Simulated observations that are shown around x_o, numbers of them at most, at how many of them q
+# is tested, and with how many copies.
+SHOWN, MOST_NUMBERS, TESTED, COPIES_ELSEWHERE = 400, 100_000, 16, 99
 # Pairs that tests over all x look at, and pairs and copies of the classifier.
 PAIRS_OVER_ALL_X, PAIRS_OF_CLASSIFIER, COPIES_OF_CLASSIFIER = 1000, 10_000, 49
 # Draws of q at each x that ranks ask for.
@@ -270,7 +270,7 @@ def _surroundings(data: Prepared, test: Score, seed: int) -> Surroundings:
     theirs = data.pairs.observation(data.draws).features
     near = data.near.inside(torch.cat([features, data.pairs.features]), theirs)[:, : len(rows)]
     if not data.around:
-        pvalue[:TESTED] = test.pvalues(x[:TESTED])
+        pvalue[:TESTED] = test.pvalues(x[:TESTED], COPIES_ELSEWHERE)
     return Surroundings(x.cpu().numpy(), near.cpu().numpy(), pvalue)
 
 

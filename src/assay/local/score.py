@@ -53,7 +53,7 @@ INNER = 0.25
 # Sets in the nearest half of all are around x_o.
 AROUND = 0.5
 # Sets from which covariances of features are taken, and the penalty of these.
-MEASURED, PENALTY = 2000, 0.01
+MEASURED, PENALTY = 1000, 0.01
 # Random directions in which squared lengths are taken.
 DIRECTIONS = 16
 # The sum of a sparse feature elsewhere counts as far as it exceeds so many standard deviations.
@@ -204,11 +204,11 @@ class Score:
 
     @full_precision()
     @one_thread()
-    def pvalues(self, x_o: Any) -> np.ndarray:
-        """P-values (o,) at many observations, of the first copies, and nothing else."""
+    def pvalues(self, x_o: Any, copies: int | None = None) -> np.ndarray:
+        """P-values (o,) at many observations, of so many copies, and nothing else."""
         features = self.calibration.observation(Draws.of(x_o)).features
         tables = [
-            combine(self._evidence(sums, near, self.null.n))
+            combine(self._evidence(sums, near, copies or self.null.n))
             for sums, near in self._sums_at(features, borrow=True)
         ]
         return np.array([pvalue(table[0], table[1:]) for table in tables])
@@ -314,8 +314,8 @@ class Score:
         same probability. If q is right, members are exchangeable, and so are all versions.
         """
         shape, r = (copies, len(self._groups)), self._members.shape[1]
-        check_fits("null", copies, WORD * (shape[1] * r + 2 * max(map(len, self._whitening))))
-        chance = stream(self.calibration.members_seed(self.seed), "labels")
+        check_fits("null", copies, WORD * (shape[1] * r + self._numbers // r))
+        chance = stream(self._labels_seed, "labels")
         labels = cpu.randint(r, shape, generator=chance).to(self._groups)
         return torch.cat([torch.zeros_like(labels[:1]), labels])
 
@@ -323,6 +323,11 @@ class Score:
     def _own_seed(self) -> int:
         """A seed that depends on x as well."""
         return self.calibration.own_seed(self.seed)
+
+    @cached_property
+    def _labels_seed(self) -> int:
+        """A seed that depends on all members alike."""
+        return self.calibration.members_seed(self.seed)
 
     # Features, and their sums.
 
@@ -354,19 +359,26 @@ class Score:
         return map_in_threads(lambda each: centred(each, at), self._maps)
 
     @cached_property
-    def _whitening(self) -> list[Tensor]:
-        """What whitens features of each map: a matrix (p, p), or scales (p,) of sparse ones."""
-        n = len(self.calibration)
-        tables = self._features(torch.arange(0, n, 1 + n // MEASURED, device=self._members.device))
-        pairs = list(zip(self._maps, tables, strict=True))
-        return map_in_threads(
-            lambda pair: (whitener if pair[0].dense else scales)(pair[1].flatten(0, 1)), pairs
-        )
+    def _numbers(self) -> int:
+        """The number of features of all members of a set."""
+        return sum(table.numel() for table in self._features(self._groups[0, :1]))
 
     @cached_property
     def _kept(self) -> list[Tensor]:
-        """Features (g s, r, p) of all sets by each map, group by group."""
-        return self._features(self._groups.flatten())
+        """Features of all sets, group by group, or of some where they do not fit into memory."""
+        sets = self._groups.flatten()
+        fit = len(sets) * self._numbers <= MOST_FEATURES
+        return self._features(sets if fit else sets[:MEASURED])
+
+    @cached_property
+    def _whitening(self) -> list[Tensor]:
+        """What whitens features of each map: a matrix (p, p), or scales (p,) of sparse ones."""
+
+        def fit(i: int) -> Tensor:
+            features = self._kept[i][:MEASURED].flatten(0, 1)
+            return whitener(features) if self._maps[i].dense else scales(features)
+
+        return map_in_threads(fit, range(len(self._maps)))
 
     def _sums_at(self, x_o: Tensor, *, borrow: bool) -> Iterator[tuple[list[Sums], Tensor]]:
         """Sums of each map at observations with features (o, d), and which sets are near, (2, n).
@@ -374,9 +386,8 @@ class Score:
         Without borrowing, nothing elsewhere counts.
         """
         x = self.calibration.features
-        numbers = self._members.shape[1] * sum(map(len, self._whitening))  # in a set
-        parts = x_o.split(max(1, MOST_SUMS // (2 * len(self._groups) * numbers)))
-        step = max(1, MOST_FEATURES // (self._groups.shape[1] * numbers))
+        parts = x_o.split(max(1, MOST_SUMS // (2 * len(self._groups) * self._numbers)))
+        step = max(1, MOST_FEATURES // (self._groups.shape[1] * self._numbers))
         for part in progress(parts, "testing"):
             near, inner = self.near.inside(x, part), self.near.inside(x, part, INNER)
             around = Nearest(AROUND, self.near.distance).inside(x, part) & ~near
@@ -400,8 +411,8 @@ class Score:
         Both are masks (o, 2, n). Sums have a leading axis of observations.
         """
         sets = self._groups[groups]
-        whole = len(groups) == len(self._groups)
-        tables = self._kept if whole else self._features(sets.flatten())
+        kept = len(self._kept[0]) == sets.numel()
+        tables = self._kept if kept else self._features(sets.flatten())
         # A set that a group lacks has no weight.
         weights, others = ((mask[..., sets] & (sets >= 0)).float() for mask in (near, elsewhere))
         by_group = weights.flatten(0, 1).transpose(0, 1)  # (g, 2 o, s)
@@ -418,8 +429,7 @@ class Score:
                 # Squared lengths of whitened features, by their components in a few directions.
                 sketch = whitening.mT @ random_directions(table.shape[2]).to(whitening)
                 squares = add((table @ sketch.to(table)).square().sum(2))
-            truths = table[:, 0].double()
-            return Sums(add(table), squares, others.flatten(2).double() @ truths)
+            return Sums(add(table), squares, (others.flatten(2) @ table[:, 0]).double())
 
         return map_in_threads(sums_of, range(len(tables)))
 
