@@ -137,13 +137,18 @@ def bounded_once(name: str, seed: int) -> Row:
         "slopes": slopes,
         "half_mean": float(np.nanmean(half)),
         "half_width": float(np.nanmean((widths[1] - widths[0]) / 2)),
-        "at_mean": bool(at.bias_lower[0, last] <= at_bias <= at.bias_upper[0, last]),
-        "at_width": bool(ends[0] <= at_width <= ends[1]),
+        # None where nothing is said of the number.
+        "at_mean": _holds(at_bias, at.bias_lower[0, last], at.bias_upper[0, last]),
+        "at_width": _holds(at_width, *ends),
         "within": bool(found.within(0.5)[0]),
         "pairs": float(found.pairs_for(0.5)[0]),
-        "oracle_mean": _oracle(design, int(rows.sum()))[0],
-        "oracle_width": _oracle(design, int(rows.sum()))[1],
+        "oracle_mean": _oracle(design, float(found.near[0]))[0],
+        "oracle_width": _oracle(design, float(found.near[0]))[1],
     }
+
+
+def _holds(value: float, lower: float, upper: float) -> bool | None:
+    return bool(lower <= value <= upper) if math.isfinite(lower + upper) else None
 
 
 def _slopes_hold(design: Design, found: Any, cal: Any, near: Any, x_o: Any) -> bool:
@@ -162,8 +167,11 @@ def _at(design: Design, x_o: torch.Tensor) -> tuple[float, float]:
     return shift / width, math.log(width)
 
 
-def _oracle(design: Design, near: int) -> tuple[float, float]:
-    """Half-widths of intervals from q's own mean and width at every x, for as many rows."""
+def _oracle(design: Design, near: float) -> tuple[float, float]:
+    """Half-widths of intervals from q's own mean and width at every x, for as many rows.
+
+    From as many simulations as the near ones are worth.
+    """
     rows = 2 * design.m + min(3, design.d) * design.m
     critical = scipy.stats.norm.ppf(1 - 0.05 / (2 * rows))
     kurtosis = {gamma: 4.5, t5: 9.0, lognormal: 8.9, poisson: 3.5, bounded: 1.8}.get(
@@ -177,8 +185,11 @@ def bounded_summary(name: str, rows: list[Row]) -> Row:
     wide = np.nanmean([r["half_width"] for r in rows]) / np.mean([r["oracle_width"] for r in rows])
     return {
         "hold": rate(r["hold"] for r in rows),
-        "at_mean": rate(r["at_mean"] for r in rows),
-        "at_width": rate(r["at_width"] for r in rows),
+        **{
+            key: rate(r[key] for r in rows if r[key] is not None)
+            for key in ("at_mean", "at_width")
+        },
+        "at_width_known": float(np.mean([r["at_width"] is not None for r in rows])),
         "half_mean": float(np.mean([r["half_mean"] for r in rows])),
         "half_width": float(np.nanmean([r["half_width"] for r in rows])),
         "over_oracle": [float(ratio), float(wide)],
@@ -519,6 +530,12 @@ def rejected_summary(name: str, rows: list[Row]) -> Row:
     return {"rejected": rate(r["rejected"] for r in rows)}
 
 
+def beside_first_edition(name: str, rows: list[Row]) -> Row:
+    """How often an alternative is rejected, and how often the first edition rejected it."""
+    kept = json.loads((ROOT / "results" / "bars" / "first_edition.json").read_text("utf-8"))
+    return {**rejected_summary(name, rows), "first": kept["rejected"][name]}
+
+
 def _alternatives(half: str) -> tuple[str, ...]:
     from . import alternatives
 
@@ -591,7 +608,7 @@ def studies() -> dict[str, Study]:
         Study("typical-level", tuple(TYPICAL_LEVELS), 2000, typical_level_once, typical),
         Study("typical-power", tuple(STRANGE), 200, typical_power_once, typical_power_summary),
         Study("one", tuple(ONE), 100, one_once, rejected_summary),
-        Study("held", _alternatives("held"), 100, alternative_once, rejected_summary),
+        Study("held", _alternatives("held"), 100, alternative_once, beside_first_edition),
         Study("chosen", _alternatives("chosen"), 100, alternative_once, rejected_summary),
         Study("samples", _sample_names(), 10, sample_once, sample_summary),
         Study(
@@ -741,10 +758,23 @@ def summarise(study: Study, share: float, folder: Path) -> Row:
         "repetitions": min(map(len, each.values())),
         "of": study.repetitions,
         "designs": designs,
+        **beside(designs),
         "missed": {
             d: words for d, row in designs.items() if (words := missed(study.name, d, row))
         },
     }
+
+
+def beside(designs: Row) -> Row:
+    """Mean rates over designs where q is wrong near x_o, beside those of the first edition."""
+    right = ("none", "leak")
+    some = [row for name, row in designs.items() if "first" in row and not name.startswith(right)]
+    if not some:
+        return {}
+    found = np.array([row["rejected"]["rate"] for row in some])
+    first = np.array([row["first"] for row in some])
+    worst = float((found - first).min())
+    return {"mean": float(found.mean()), "mean_first": float(first.mean()), "most_below": worst}
 
 
 def main() -> int:
