@@ -319,8 +319,8 @@ MUTATIONS = (
     Mutation(
         "the variance of the mean of k draws is not taken off",
         "answers/bounds.py",
-        "v = (square - b**2) / rest - s / k",
-        "v = (square - b**2) / rest",
+        "v = (square - b**2) / without_own - s / k",
+        "v = (square - b**2) / without_own",
         f"{BOUNDS}::test_numbers_and_directions[wide]",
     ),
     Mutation(
@@ -398,14 +398,14 @@ MUTATIONS = (
         "answers/bounds.py",
         "bias = np.maximum(-self.bias_lower, self.bias_upper)",
         "bias = self.bias_upper",
-        f"{BOUNDS}::test_within_and_pairs_for",
+        f"{BOUNDS}::test_within",
     ),
     Mutation(
         "a width that is too narrow is within the tolerance",
         "answers/bounds.py",
         "log_width = np.maximum(-np.log(self.width_lower), np.log(self.width_upper))",
         "log_width = np.log(self.width_upper)",
-        f"{BOUNDS}::test_within_and_pairs_for",
+        f"{BOUNDS}::test_within",
     ),
     Mutation(
         "coverage of single rows, and not of all together",

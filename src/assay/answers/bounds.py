@@ -358,16 +358,17 @@ def bias_and_width(sets: NearSets, design: np.ndarray, solve: np.ndarray) -> Est
     leverage = np.clip((design * solve.T).sum(1), 0, 0.9)
     pulls = (values - design @ coefficients) * (weights / (1 - leverage))[:, None]
     products = pulls[:, None] * pulls  # (3, 3, n, m)
-    rest = 1 - np.square(weights).sum()  # less what each set adds to its own mean
+    without_own = 1 - np.square(weights).sum()
 
     def studentise(means: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Numbers and errors (2, r, m) of r samples, from means (3, r, m) with covariances."""
         b, square, s = means
-        v = (square - b**2) / rest - s / k
+        v = (square - b**2) / without_own - s / k
         s, v = (np.where(part > 0, part, np.nan) for part in (s, v))
         of_bias = [1 / np.sqrt(s), 0 * b, -b / (2 * s**1.5)]
-        of_log_width = [b / (rest * v), -1 / (2 * rest * v), 1 / (2 * s) + 1 / (2 * k * v)]
-        gradient = np.array([of_bias, of_log_width])
+        twice = 2 * without_own * v
+        of_log_width = [2 * b / twice, -1 / twice, 1 / (2 * s) + 1 / (2 * k * v)]
+        gradient = np.array([of_bias, of_log_width])  # in b, square and s: (2, 3, r, m)
         error = np.sqrt(np.einsum("pirm,ijrm,pjrm->prm", gradient, covariance, gradient))
         # The log of an estimated variance is too small by half of its relative variance.
         return np.stack([b / np.sqrt(s), np.log(s / v) / 2 - error[1] ** 2]), error
