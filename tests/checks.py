@@ -21,7 +21,7 @@ def bounds(m, sizes, names):
     found = cases.bounds(m, sizes, names)
     narrow = {
         "bias": cases.interval(found.bias, 0.2),
-        "width": cases.interval(np.log(found.width), 0.2).map(np.exp),
+        "width": np.exp(cases.interval(np.log(found.width), 0.2)),
     }
     return replace(found, table={**found.table, **narrow})
 

@@ -6,7 +6,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from assay.answers.bounds import Interval
 from assay.results import holm
 from tests.checks import FEATURE, VERDICTS, WITHIN, made
 from tests.plots import cases
@@ -162,7 +161,7 @@ class TestPrinted:
 
     def test_parameters_that_are_left_out_are_counted(self):
         found = made(("rejected",), 40)
-        wrong = {"width": cases.interval(np.full((1, 40), np.log(1.5)), 0.2).map(np.exp)}
+        wrong = {"width": np.exp(cases.interval(np.full((1, 40), np.log(1.5)), 0.2))}
         found = replace(found, bounds=replace(found.bounds, table={**found.bounds.table, **wrong}))
         (line,) = [line for line in found.text().splitlines() if line.startswith("and")]
         shown = found.text().count("\ntheta[")
@@ -226,7 +225,7 @@ class TestRules:
         found = made(("passed",), 3)
         width = found.bounds.width.copy()
         width[0, 1] = np.nan
-        table = {**found.bounds.table, "width": Interval(*[width] * 3)}
+        table = {**found.bounds.table, "width": cases.interval(width, 0.0)}
         found = replace(found, bounds=replace(found.bounds, table=table))
         assert found.headline() == (
             "x_o: inconclusive. No error was found, but errors of theta[1] cannot be bounded."

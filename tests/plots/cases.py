@@ -16,7 +16,7 @@ from scipy.special import expit
 
 import assay
 from assay import plots
-from assay.answers.bounds import Bounds, Interval
+from assay.answers.bounds import Bounds
 from assay.answers.predictive import PredictiveResult
 from assay.answers.typical import Typical
 from assay.average.coverage import CoverageResult, TARPResult
@@ -176,9 +176,9 @@ def levels(j=2, h=99):
 
 
 def interval(value, half):
-    """Numbers with intervals of a half-width."""
+    """Numbers (o, ...) and the ends of intervals of a half-width, (o, 3, ...)."""
     value, half = np.broadcast_arrays(np.asarray(value, float), half)
-    return Interval(value, value - half, value + half)
+    return np.stack([value, value - half, value + half], 1)
 
 
 def bounds(m=3, sizes=(1.0,), names=None):
@@ -199,7 +199,7 @@ def bounds(m=3, sizes=(1.0,), names=None):
         names=tuple(names or (f"theta[{j}]" for j in range(m))),
         table={
             "bias": interval(bias, half),
-            "width": interval(log_width, half).map(np.exp),
+            "width": np.exp(interval(log_width, half)),
             "slope": interval(np.stack([nothing] * 2, 2), 0.2),
             "skewness": interval(nothing, 0.1),
             "tails": interval(nothing, 0.1),
@@ -214,7 +214,6 @@ def bounds(m=3, sizes=(1.0,), names=None):
         draws=16,
         expected_width=nothing,
         share=0.2,
-        scope="throughout the nearest 20% of x around x_o",
         near_truths=truths.astype(np.float32),
         near_draws=chance.normal(size=(len(size), 1200, m)).astype(np.float32),
     )

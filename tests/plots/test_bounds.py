@@ -28,7 +28,7 @@ def gaussian_high():
 
 def with_widths(widths, half=0.02):
     whole = bounds(len(widths))
-    width = interval(np.log([widths]), half).map(np.exp)
+    width = np.exp(interval(np.log([widths]), half))
     return replace(whole, table={**whole.table, "width": width})
 
 
@@ -90,7 +90,7 @@ class TestForest:
 
     def test_of_many_parameters_the_worst_in_their_order(self):
         right = bounds(60, sizes=(0.0,))
-        width = interval([[0.0] * 3 + [1.0] + [0.0] * 56], 0.02).map(np.exp)
+        width = np.exp(interval([[0.0] * 3 + [1.0] + [0.0] * 56], 0.02))
         bias, _ = plots.forest(replace(right, table={**right.table, "width": width}))
         names = [text.get_text() for text in bias.get_yticklabels()]
         # The one that is wrong, and those with the widest intervals.
