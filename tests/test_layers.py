@@ -41,7 +41,7 @@ LAYERS = (
     PACKAGE,
 )
 # What one module needs of another for types alone, where that one imports it.
-TYPES_ALONE = {("answers.rows", "answers.bounds"), ("verdict", "check")}
+TYPES_ALONE = {("answers.rows", "answers.bounds")}
 # What a check without a classifier loads: its four questions, their data, nulls and results, tests
 # over all x, and the classifier that is the default.
 LOADED = """

@@ -13,8 +13,7 @@
 3. **How far off can q be?** Simultaneous intervals (:mod:`assay.answers.bounds`).
 4. **What can be done?** The last line of the verdict (:mod:`assay.verdict`).
 
-Beside the answers there is context: tests over all x, a classifier's probabilities, p-values at
-other simulated observations. It never changes a verdict.
+Context never changes a verdict: tests over all x, a classifier, p-values at other observations.
 
 **x_o must not be chosen by looking at the parameters of the calibration.** It may be any data, and
 may depend on the simulated x; if it is picked because of the theta near it, p-values do not hold.
@@ -46,8 +45,8 @@ from .data.pairs import Simulations
 from .data.posterior import Embed
 from .data.prepare import Prepared, options_of, prepare
 from .local.score import Score, score
-from .results import Frozen, enough_nulls, versions
-from .verdict import OVER_ALL_X, Verdict
+from .results import enough_nulls, versions
+from .verdict import OVER_ALL_X, Surroundings, Verdict
 
 # The stages of a check, and the seconds that they take, about.
 STAGES = {
@@ -57,13 +56,12 @@ STAGES = {
     "bounding errors": 0.3,
     "looking at other x": 4.0,
 }
-# Simulated observations around x_o for pictures, numbers of them at most, and at how many of them
-# q is tested.
+# Simulated observations for pictures, and numbers of them, at most; at how many q is tested.
 PICTURED, MOST_NUMBERS, TESTED = 400, 100_000, 16
-# Pairs that tests over all x look at, and pairs and copies of the classifier.
-PAIRS_OVER_ALL_X, PAIRS_OF_CLASSIFIER, COPIES_OF_CLASSIFIER = 1000, 10_000, 49
-# Draws of q at each x that ranks ask for.
-FEWEST_DRAWS = 4
+# Pairs for tests over all x, at most, and the draws of q at each x that their ranks ask for.
+PAIRS_OVER_ALL_X, FEWEST_DRAWS = 1000, 4
+# Pairs for the classifier, at most, and its relabelled copies.
+PAIRS_OF_CLASSIFIER, COPIES_OF_CLASSIFIER = 10_000, 49
 _DEFAULT = MLP()
 
 
@@ -102,16 +100,14 @@ def check(
         x: Their observations, (n, ...), or likewise.
         x_o: The observation, (...,), or many, (o, ...); or :class:`assay.Draws`, with draws of q
             there. It may be chosen by looking at x, but not by looking at `theta`.
-        simulator: In place of `theta` and `x`, what makes them: a function of parameters (b, m)
-            that returns observations (b, ...), or of one vector. Most simulations are then made
-            around x_o, where they say most.
+        simulator: In place of `theta` and `x`, what makes them, mostly around x_o: a function of
+            parameters (b, m) that returns observations (b, ...), or of one vector.
         prior: The prior of the simulator's parameters.
         simulations: How many simulations are made.
         names: Names of the parameters.
         labels: Names of the observations.
         alpha: The level at which q is rejected.
-        tolerance: How far off q may be where it passes: 0.5 is half a standard deviation in every
-            mean, and a width that is wrong by half.
+        tolerance: How far off q may be where it passes: 0.5 is half an sd, and half of a width.
         near: What is near x_o: a share of the simulations, or :class:`assay.Nearest`.
         draws: Draws of q that are made at each x.
         nulls: Relabelled copies of the test.
@@ -152,9 +148,8 @@ def check(
         stage.enter("bounding errors")
         limits = bounds(data.pairs, data.draws.x, data.near, seed)
         stage.enter("looking at other x")
-        simulated = data.predicted
         context = {
-            "predictive": simulated and rank_among(*simulated, data.draws.x, embed),
+            "predictive": data.predicted and rank_among(*data.predicted, data.draws.x, embed),
             "surroundings": _surroundings(data, test, seed),
             "classified": None if classifier is None else _classify(data, classifier, seed),
             **_over_all_x(data, alpha, seed),
@@ -198,31 +193,15 @@ class Check(Verdict):
         return summary(self, which)
 
 
-@dataclass(frozen=True, eq=False)
-class Surroundings(Frozen):
-    """Simulated observations around the o that are checked.
-
-    Args:
-        x: Some of the simulated observations, at random, (s, ...).
-        near: Which of them are near each observation, (o, s).
-        pvalue: The p-value of the test at the first of them; NaN where q was not tested, (s,).
-    """
-
-    x: np.ndarray
-    near: np.ndarray
-    pvalue: np.ndarray
-
-
 def _check_level(alpha: float, tolerance: float, nulls: int) -> tuple[float, float]:
     """The level and the tolerance, or refuses what makes no sense."""
     alpha, tolerance = check_number("alpha", alpha), check_number("tolerance", tolerance)
     if not alpha < 0.5:
         raise ValueError(f"alpha: expected a number between 0 and 0.5; got {alpha}.")
-    least = enough_nulls(1, alpha)
-    if check_count("nulls", nulls) < least:
+    if check_count("nulls", nulls) < enough_nulls(1, alpha):
         raise ValueError(
-            f"nulls: expected at least {least} for level {alpha:g}; got {nulls}, with which "
-            "nothing can be rejected."
+            f"nulls: expected at least {enough_nulls(1, alpha)} for level {alpha:g}; got {nulls}, "
+            "with which nothing can be rejected."
         )
     return alpha, tolerance
 

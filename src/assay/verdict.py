@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from .answers.typical import Typical
 from .local.score import ScoreResult
 from .names import readable, shorten
 from .results import Frozen, as_frame, equals, holm, html_part, laid_out, number, position, wrapped
-
-if TYPE_CHECKING:
-    from .check import Surroundings
 
 REJECTED, OUTSIDE, INCONCLUSIVE, PASSED = "rejected", "outside", "inconclusive", "passed"
 # The most urgent first.
@@ -63,6 +60,21 @@ NEXT_STEPS = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class Surroundings(Frozen):
+    """Simulated observations around o of them.
+
+    Args:
+        x: Some of the simulated observations, at random, (s, ...).
+        near: Which of them are near each observation, (o, s).
+        pvalue: The p-value of the test at the first of them; NaN where q was not tested, (s,).
+    """
+
+    x: np.ndarray
+    near: np.ndarray
+    pvalue: np.ndarray
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Verdict(Frozen):
     """What was found at o observations with m parameters.
@@ -91,7 +103,7 @@ class Verdict(Frozen):
     remarks: tuple[str, ...]
     settings: Mapping[str, Any]
     predictive: PredictiveResult | None = None
-    surroundings: "Surroundings | None" = None
+    surroundings: Surroundings | None = None
     classified: Any = None
     sbc: Any = None
     coverage: Any = None
@@ -160,23 +172,23 @@ class Verdict(Frozen):
     def headline(self, which: int | str = 0) -> str:
         """The answer at one observation, in one or two sentences."""
         i = position(self.labels, which)
-        word, p = self.verdicts[i], float(self.test.pvalue[i])
-        limits = "every mean is right within {} and every width within {} (95 %)"
-        limits = limits.format(*self._limits(i))
+        word, near = self.verdicts[i], self._nearest(i)
+        corrected = f", corrected for {len(self)} observations" if len(self) > 1 else ""
+        limits = self._limits(i, form="every mean is right within {} and every width within {}")
         if word == OUTSIDE:
-            words = f"x_o is unlike the simulations {self._explanation(i)}. Nothing is said of q"
+            why = self._explanation(i, corrected)
+            words = f"x_o is unlike the simulations {why}. Nothing is said of q"
         elif word == PASSED:
-            words = f"On average over the {self._nearest(i)}, {limits}"
+            words = f"On average over the {near}, {limits} (95 %)"
         elif word == REJECTED:
-            test = f"p {equals(float(self.pvalue[i]))}{self._corrected}"
-            pairs = f"{self.settings['n']} pairs, {self._nearest(i)}"
-            words = f"q is wrong near x_o ({test}; {pairs})"
+            p = f"p {equals(float(self.pvalue[i]))}{corrected}"
+            words = f"q is wrong near x_o ({p}; {self.settings['n']} pairs, {near})"
             if self.bounds.within(self.tolerance)[i]:
-                word, words = f"{word}, but within the tolerance", f"{words}, but {limits}"
+                word, words = f"{word}, but within the tolerance", f"{words}, but {limits} (95 %)"
         else:
-            found = "No error was found"
+            p, found = float(self.test.pvalue[i]), "No error was found"
             if p <= self.alpha:
-                found = f"p {equals(p)} is not significant{self._corrected}"
+                found = f"p {equals(p)} is not significant{corrected}"
             words = f"{found}, but {self.reason(i)}"
             enough = float(self.bounds.pairs_for(self.tolerance)[i])
             if self.bounds.draws > 1 and math.isfinite(enough):
@@ -203,7 +215,7 @@ class Verdict(Frozen):
         if self.verdicts[i] == REJECTED:
             return self.wrong(i)[0].sentence if self.wrong(i) else self._evidence(i)
         if self.verdicts[i] == PASSED:
-            return "means within {}, widths within {}".format(*self._limits(i))
+            return self._limits(i)
         if self.bounds.draws < 2:
             return "widths cannot be bounded with one draw of q at each x"
         bias, ratio = self._farthest(i)
@@ -212,8 +224,8 @@ class Verdict(Frozen):
         if unknown:
             return f"errors of {_listed(unknown[:MOST_OTHERS])} cannot be bounded"
         in_means, in_widths = bias / self.tolerance, np.log(ratio) / math.log1p(self.tolerance)
-        if in_means.max() >= in_widths.max():
-            j = in_means.argmax()
+        j = in_means.argmax()
+        if in_means[j] >= in_widths.max():
             return f"a mean may be off by {number(float(bias[j]), 2)} sd ({names[j]})"
         j = in_widths.argmax()
         return f"a width may be off by a factor of {number(float(ratio[j]), 2)} ({names[j]})"
@@ -228,23 +240,20 @@ class Verdict(Frozen):
             rows = tuple(row for row in rows if row.kind not in (*COLUMNS, "region_coverage"))
         return [row.sentence for row in rows[:MOST_OTHERS]]
 
-    def _explanation(self, i: int) -> str:
+    def _explanation(self, i: int, corrected: str) -> str:
         """Why x_o is unlike the simulations, behind these words."""
         p = equals(float(self.typical.adjusted[i]))
-        return f"(p {p}{self._corrected}): {self.typical.sentences[i]}"
-
-    @property
-    def _corrected(self) -> str:
-        return f", corrected for {len(self)} observations" if len(self) > 1 else ""
+        return f"(p {p}{corrected}): {self.typical.sentences[i]}"
 
     def _nearest(self, i: int) -> str:
-        """Which part of the pairs is near."""
         return f"nearest {100 * self.test.near[i] / self.settings['n']:.2g} %"
 
-    def _limits(self, i: int, some: Any = slice(None)) -> tuple[str, str]:
+    def _limits(
+        self, i: int, some: Any = slice(None), form: str = "means within {}, widths within {}"
+    ) -> str:
         """How far off the means and the widths of some parameters can be at most, in words."""
         bias, ratio = (float(part[some].max()) for part in self._farthest(i))
-        return f"{number(bias, 2)} sd", f"{100 * (ratio - 1):.2g} %"
+        return form.format(f"{number(bias, 2)} sd", f"{100 * (ratio - 1):.2g} %")
 
     def _evidence(self, i: int) -> str:
         """Where the test found its evidence."""
@@ -278,13 +287,12 @@ class Verdict(Frozen):
         if self.verdicts[0] == OUTSIDE:
             return [head]
         like = f"x_o is like the simulations (p {equals(float(self.typical.pvalue[0]))})."
-        foot, most = wrapped(" ".join([like, *self._context]), "  "), MOST_PARAMETERS
-        room = MOST_LINES_OF_ONE - len(
-            [*head.split("\n"), "", "", *foot.split("\n"), *step.split("\n")]
-        )
-        while len(table := self._table(0, most)) > room and most > 1:
-            most -= 1
-        return [head, "", *table, "", foot]
+        foot = wrapped(" ".join([like, *self._context]), "  ")
+        for most in range(MOST_PARAMETERS, 0, -1):
+            lines = [head, "", self._table(most), "", foot]
+            if "\n".join([*lines, step]).count("\n") < MOST_LINES_OF_ONE:
+                break
+        return lines
 
     def _many(self, most: int) -> list[str]:
         """A line that counts, and a line for each observation, the most urgent first."""
@@ -300,39 +308,38 @@ class Verdict(Frozen):
             lines.append(f"... and {len(self) - most} more")
         return [*lines, wrapped(" ".join(self._context), "  ")] if self._context else lines
 
-    def _table(self, i: int, most: int) -> list[str]:
-        """Means, widths and coverage of the worst parameters, and other wrong rows."""
-        chosen = sorted(self.worst_parameters(i)[:most])
+    def _table(self, most: int) -> str:
+        """Means, widths and coverage of the worst parameters, and other wrong rows, of one x_o."""
+        wrong, order = self.wrong(), self.worst_parameters(0)
+        chosen, rest = sorted(order[:most]), order[most:]
         names = [readable(self.names[j]) for j in chosen]
         short = [shorten(name, LETTERS) for name in names]
         names = short if len(set(short)) == len(names) else names
-        cells = [[self._cell(i, j, kind) for kind in COLUMNS] for j in chosen]
+        cells = [[self._cell(j, kind) for kind in COLUMNS] for j in chosen]
         rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
         lines = laid_out(["parameter", *(heading for heading, *_ in COLUMNS.values())], rows)
-        rest = sorted({*range(len(self.names))} - {*chosen})
         if rest:
-            concerned = {row.parameters for row in self.wrong(i) if row.kind in COLUMNS}
-            wrong = len(concerned & {(self.names[j],) for j in rest})
-            words = f"and {len(rest)} more" + (f", {wrong} of them wrong" if wrong else "")
-            limits = "means within {}, widths within {}".format(*self._limits(i, rest))
+            among = {row.parameters for row in wrong if row.kind in COLUMNS}
+            count = len(among & {(self.names[j],) for j in rest})
+            words = f"and {len(rest)} more" + (f", {count} of them wrong" if count else "")
+            limits = self._limits(0, rest)
             lines.append(words if "nan" in limits else f"{words}: {limits}")
-        others = "; ".join(self.other_sentences(i))
-        if others:
-            lines.append(f"Also: {others}.")
-        if self.verdicts[i] == REJECTED and not self.wrong(i):
-            lines.append(f"No single number is wrong beyond its interval: {self._evidence(i)}.")
+        if self.other_sentences():
+            lines.append(f"Also: {'; '.join(self.other_sentences())}.")
+        if self.verdicts[0] == REJECTED and not wrong:
+            lines.append(f"No single number is wrong beyond its interval: {self._evidence(0)}.")
         if any(cell.endswith("*") for row in cells for cell in row):
             lines.append("* wrong. Intervals hold for all rows together with probability 0.95.")
-        return [part for line in lines for part in wrapped(line, "  ").split("\n")]
+        return "\n".join(wrapped(line, "  ") for line in lines)
 
-    def _cell(self, i: int, j: int, kind: str) -> str:
+    def _cell(self, j: int, kind: str) -> str:
         """A number with its interval, and a star where it is wrong."""
         _, right, form = COLUMNS[kind]
-        parts = np.stack([getattr(self.bounds, kind + end)[i, j] for end in ENDS])
+        parts = np.stack([getattr(self.bounds, kind + end)[0, j] for end in ENDS])
         value, lower, upper = 100 * parts[:, 1] if kind == "coverage" else parts
         if np.isnan(value + lower + upper):
             return "–"
-        wrong = self.verdicts[i] == REJECTED and not lower <= right <= upper
+        wrong = self.verdicts[0] == REJECTED and not lower <= right <= upper
         return form.format(value, lower, upper) + (" *" if wrong else "  ")
 
     def __repr__(self) -> str:
@@ -372,17 +379,14 @@ class Verdict(Frozen):
     def to_frame(self) -> Any:
         """One row for each observation, as a pandas frame; a list of dicts without pandas."""
         rows = []
-        for i, record in enumerate(self.record["observations"]):
-            row = {
-                "observation": record["label"],
-                "verdict": record["verdict"],
-                "pvalue": math.nan if record["pvalue"] is None else record["pvalue"],
-                "pvalue_of_x_o": record["pvalue_of_x_o"],
-                "why": self.reason(i),
-            }
+        for i, known in enumerate(self.record["observations"]):
+            row = {"observation": known["label"], "verdict": known["verdict"]}
+            row["pvalue"] = math.nan if known["pvalue"] is None else known["pvalue"]
+            row |= {"pvalue_of_x_o": known["pvalue_of_x_o"], "why": self.reason(i)}
             for kind, (j, name), end in product(("bias", "width"), enumerate(self.names), ENDS):
-                number = getattr(self.bounds, kind + end)[i, j]
-                row[f"{kind}{end}[{readable(name)}]"] = float(number)
+                row[f"{kind}{end}[{readable(name)}]"] = float(
+                    getattr(self.bounds, kind + end)[i, j]
+                )
             rows.append(row)
         return as_frame(rows)
 
