@@ -30,6 +30,7 @@ LAYERS = (
     "c2st",
     "answers",
     "verdict",
+    "text",
     "plots",
     "report",
     "io",
@@ -46,7 +47,7 @@ TYPES_ALONE = {("answers.rows", "answers.bounds")}
 # over all x, and the classifier that is the default.
 LOADED = """
     _support.inputs _support.random _support.user_code _support.parallel _support.progress
-    _support.files results names neighbourhood check verdict adapters.functions
+    _support.files results names neighbourhood check text verdict adapters.functions
     data.calibration data.chunks data.draw data.guards data.pairs data.posterior data.prepare
     data.proposal data.simulator data.tables
     nulls.copies nulls.exchange nulls.ranks nulls.turns
@@ -57,7 +58,7 @@ LOADED = """
 # Loaded, too, since `assay.classifiers` imports all of them.
 NEEDLESS = [f"classifiers.{name}" for name in ("discriminant", "features", "ridge", "sklearn")]
 # How many of all modules have a function that runs before the verdict is there. The aim is 20.
-MOST_RUN = 28
+MOST_RUN = 29
 QUICK = """
 import sys, threading, torch, assay, assay.check
 pairs = torch.randn(2, 200, 1, generator=torch.Generator().manual_seed(0))

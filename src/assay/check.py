@@ -37,6 +37,8 @@ from ._support.random import Seed, seed_of, stream
 from .answers.bounds import bounds
 from .answers.predictive import rank_among
 from .answers.typical import typical
+from .average.coverage import coverage, tarp
+from .average.sbc import sbc
 from .classifiers.base import Classifier
 from .classifiers.mlp import MLP
 from .data.calibration import Draws, features_of
@@ -45,8 +47,10 @@ from .data.pairs import Simulations
 from .data.posterior import Embed
 from .data.prepare import Prepared, options_of, prepare
 from .local.score import Score, score
+from .nulls.ranks import UniformRanks
 from .results import enough_nulls, versions
-from .verdict import OVER_ALL_X, Surroundings, Verdict
+from .text import PrintableVerdict
+from .verdict import OVER_ALL_X, Surroundings
 
 # The stages of a check, and the seconds that they take, about.
 STAGES = {
@@ -171,7 +175,7 @@ def check(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Check(Verdict):
+class Check(PrintableVerdict):
     """What :func:`check` found; it can be printed, drawn, saved and reported."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -251,10 +255,6 @@ def _over_all_x(data: Prepared, alpha: float, seed: int) -> dict[str, Any]:
     """Tests over all x; None where q has too few draws at each x."""
     if (data.average.k or 0) < FEWEST_DRAWS:
         return dict.fromkeys(("sbc", "coverage", "tarp"))
-    from .average.coverage import coverage, tarp
-    from .average.sbc import sbc
-    from .nulls.ranks import UniformRanks
-
     rows = some_rows(len(data.average), PAIRS_OVER_ALL_X, stream(seed, "over all x"))
     pairs = data.average.subset(rows)
     null = UniformRanks.enough(2 * pairs.m + 1, OVER_ALL_X * alpha)

@@ -1,4 +1,4 @@
-"""The verdict: rejected, passed, inconclusive or outside; its rules, and the words about a check.
+"""The verdict: rejected, passed, inconclusive or outside; its rules, and its sentences.
 
 * **outside**: x_o is unlike the simulations, at a corrected p-value of 0.01. Nothing is said of q.
 * **rejected**: the exact test rejects q near x_o, corrected for the number of observations. Only
@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from itertools import product
 from typing import Any
 
@@ -23,24 +22,19 @@ from .answers.predictive import PredictiveResult
 from .answers.rows import UNITS, Row
 from .answers.typical import Typical
 from .local.score import ScoreResult
-from .names import readable, shorten
-from .results import Frozen, as_frame, equals, holm, html_part, laid_out, number, position, wrapped
+from .names import readable
+from .results import Frozen, as_frame, equals, holm, number, position
 
 REJECTED, OUTSIDE, INCONCLUSIVE, PASSED = "rejected", "outside", "inconclusive", "passed"
 # The most urgent first.
 VERDICTS = REJECTED, OUTSIDE, INCONCLUSIVE, PASSED
 # The share of the level that tests over all x have together.
 OVER_ALL_X = 0.1
-# At most: parameters in a table, other rows that are wrong, letters of a name in a table,
-# observations that are printed, and lines on a single one.
-MOST_PARAMETERS, MOST_OTHERS, LETTERS, MOST_LINES, MOST_LINES_OF_ONE = 8, 2, 12, 32, 16
-# The columns of a table: heading, what is right, and how a number is printed with its interval.
-COLUMNS = {
-    "bias": ("mean of q - true, sd", 0.0, "{:.2f} ({:.2f} to {:.2f})"),
-    "width": ("width q / true", 1.0, "{:.2f} ({:.2f} to {:.2f})"),
-    "coverage": ("90 % interval holds", 90.0, "{:.0f} % ({:.0f} to {:.0f})"),
-}
-ENDS = ("", "_lower", "_upper")
+# Sentences on rows that are wrong besides those of parameters, and parameters that are named.
+MOST_OTHERS = 2
+# What a table says of each parameter; the names of a number and of its ends.
+COLUMNS, ENDS = ("bias", "width", "coverage"), ("", "_lower", "_upper")
+WITHIN = "means within {}, widths within {}"
 # Where the evidence lies, for each kind of feature of the test.
 KINDS = {
     "smooth": "in the shape of q, or in how it changes with x",
@@ -62,7 +56,7 @@ NEXT_STEPS = {
 
 @dataclass(frozen=True, eq=False)
 class Surroundings(Frozen):
-    """Simulated observations around o of them.
+    """Simulated observations around the o that are checked.
 
     Args:
         x: Some of the simulated observations, at random, (s, ...).
@@ -85,8 +79,7 @@ class Verdict(Frozen):
         typical: Whether the observations are like the simulations.
         test: The exact test of q near them.
         bounds: How far off q can be near them; NaN where an observation is outside.
-        remarks: Sentences about the samples.
-        settings: Settings, versions, and how long it took.
+        remarks, settings: Sentences about the samples; settings, versions, how long it took.
         predictive: Where x_o lies among simulations of a draw of q; None without a simulator.
         surroundings: Simulated observations around them.
         classified: A classifier's probabilities at draws of q; None if it was left out.
@@ -112,8 +105,6 @@ class Verdict(Frozen):
     def __len__(self) -> int:
         return len(self.labels)
 
-    # Rules.
-
     @property
     def pvalue(self) -> np.ndarray:
         """P-values of the exact test, corrected for the number of observations, (o,)."""
@@ -129,13 +120,13 @@ class Verdict(Frozen):
     @property
     def passed(self) -> np.ndarray:
         """Whether q passed at each observation, (o,)."""
-        return np.array([word == PASSED for word in self.verdicts])
+        return np.array(self.verdicts) == PASSED
 
     @property
     def urgency(self) -> list[int]:
         """The observations, the most urgent first."""
-        order = [VERDICTS.index(word) for word in self.verdicts]
-        return [int(i) for i in np.lexsort([self.pvalue, order])]
+        words = [VERDICTS.index(word) for word in self.verdicts]
+        return [int(i) for i in np.lexsort([self.pvalue, words])]
 
     @property
     def over_all_x(self) -> dict[str, float]:
@@ -167,22 +158,21 @@ class Verdict(Frozen):
         bias = np.maximum(-b.bias_lower[i], b.bias_upper[i])
         return bias, np.maximum(1 / b.width_lower[i], b.width_upper[i])
 
-    # Sentences.
-
     def headline(self, which: int | str = 0) -> str:
         """The answer at one observation, in one or two sentences."""
         i = position(self.labels, which)
-        word, near = self.verdicts[i], self._nearest(i)
+        word, near = self.verdicts[i], self.nearest(i)
         corrected = f", corrected for {len(self)} observations" if len(self) > 1 else ""
-        limits = self._limits(i, form="every mean is right within {} and every width within {}")
+        limits = self.limits(i, form="every mean is right within {} and every width within {}")
         if word == OUTSIDE:
-            why = self._explanation(i, corrected)
-            words = f"x_o is unlike the simulations {why}. Nothing is said of q"
+            words = (
+                f"x_o is unlike the simulations {self._why(i, corrected)}. Nothing is said of q"
+            )
         elif word == PASSED:
             words = f"On average over the {near}, {limits} (95 %)"
         elif word == REJECTED:
-            p = f"p {equals(float(self.pvalue[i]))}{corrected}"
-            words = f"q is wrong near x_o ({p}; {self.settings['n']} pairs, {near})"
+            test = f"p {equals(float(self.pvalue[i]))}{corrected}"
+            words = f"q is wrong near x_o ({test}; {self.settings['n']} pairs, {near})"
             if self.bounds.within(self.tolerance)[i]:
                 word, words = f"{word}, but within the tolerance", f"{words}, but {limits} (95 %)"
         else:
@@ -192,8 +182,7 @@ class Verdict(Frozen):
             words = f"{found}, but {self.reason(i)}"
             enough = float(self.bounds.pairs_for(self.tolerance)[i])
             if self.bounds.draws > 1 and math.isfinite(enough):
-                # Rounded up to two digits.
-                unit = 10 ** max(0, math.floor(math.log10(enough)) - 1)
+                unit = 10 ** max(0, math.floor(math.log10(enough)) - 1)  # for two digits
                 about = f"About {math.ceil(enough / unit) * unit}"
                 words += f". {about if enough > self.bounds.n else 'More'} pairs would settle it"
         return f"{self.labels[i]}: {word}. {words}."
@@ -213,9 +202,9 @@ class Verdict(Frozen):
         if self.verdicts[i] == OUTSIDE:
             return self.typical.sentences[i]
         if self.verdicts[i] == REJECTED:
-            return self.wrong(i)[0].sentence if self.wrong(i) else self._evidence(i)
+            return self.wrong(i)[0].sentence if self.wrong(i) else self.evidence(i)
         if self.verdicts[i] == PASSED:
-            return self._limits(i)
+            return self.limits(i)
         if self.bounds.draws < 2:
             return "widths cannot be bounded with one draw of q at each x"
         bias, ratio = self._farthest(i)
@@ -240,27 +229,26 @@ class Verdict(Frozen):
             rows = tuple(row for row in rows if row.kind not in (*COLUMNS, "region_coverage"))
         return [row.sentence for row in rows[:MOST_OTHERS]]
 
-    def _explanation(self, i: int, corrected: str) -> str:
+    def _why(self, i: int, corrected: str) -> str:
         """Why x_o is unlike the simulations, behind these words."""
         p = equals(float(self.typical.adjusted[i]))
         return f"(p {p}{corrected}): {self.typical.sentences[i]}"
 
-    def _nearest(self, i: int) -> str:
+    def nearest(self, i: int) -> str:
+        """The share of the pairs that is near an observation."""
         return f"nearest {100 * self.test.near[i] / self.settings['n']:.2g} %"
 
-    def _limits(
-        self, i: int, some: Any = slice(None), form: str = "means within {}, widths within {}"
-    ) -> str:
+    def limits(self, i: int, some: Any = slice(None), form: str = WITHIN) -> str:
         """How far off the means and the widths of some parameters can be at most, in words."""
         bias, ratio = (float(part[some].max()) for part in self._farthest(i))
         return form.format(f"{number(bias, 2)} sd", f"{100 * (ratio - 1):.2g} %")
 
-    def _evidence(self, i: int) -> str:
+    def evidence(self, i: int) -> str:
         """Where the test found its evidence."""
         return f"the error is {KINDS[self.test.kinds[int(self.test.evidence[i].argmin())]]}"
 
     @property
-    def _context(self) -> list[str]:
+    def context(self) -> list[str]:
         """Sentences on simulations of a draw of q, and on tests over all x."""
         sentences, pvalues = [], self.over_all_x
         known = [word != OUTSIDE for word in self.verdicts]
@@ -272,83 +260,6 @@ class Verdict(Frozen):
         elif pvalues:
             sentences.append(f"Over all x, {_listed(list(pvalues))} do not reject q.")
         return sentences
-
-    # Text.
-
-    def text(self, most: int = MOST_LINES) -> str:
-        """What was found, for a terminal; of many observations so many lines at most."""
-        step = wrapped(f"Next: {self.next_step(self.urgency[0])}", "  ")
-        lines = self._one(step) if len(self) == 1 else self._many(most)
-        return "\n".join([*lines, *(wrapped(remark, "  ") for remark in self.remarks), step])
-
-    def _one(self, step: str) -> list[str]:
-        """The answer, a table as long as there is room above the next step, and the context."""
-        head = wrapped(self.headline(), "  ")
-        if self.verdicts[0] == OUTSIDE:
-            return [head]
-        like = f"x_o is like the simulations (p {equals(float(self.typical.pvalue[0]))})."
-        foot = wrapped(" ".join([like, *self._context]), "  ")
-        for most in range(MOST_PARAMETERS, 0, -1):
-            lines = [head, "", self._table(most), "", foot]
-            if "\n".join([*lines, step]).count("\n") < MOST_LINES_OF_ONE:
-                break
-        return lines
-
-    def _many(self, most: int) -> list[str]:
-        """A line that counts, and a line for each observation, the most urgent first."""
-        words, rows = self.verdicts, []
-        for i in self.urgency[:most]:
-            p = "–" if words[i] == OUTSIDE else equals(float(self.pvalue[i])).lstrip("= ")
-            rows.append([self.labels[i], f" {words[i]}", p, self.reason(i)])
-        counts = ", ".join(f"{words.count(word)} {word}" for word in VERDICTS if word in words)
-        pairs = f"{self._nearest(0)} of {self.settings['n']} pairs; corrected p"
-        table = laid_out(["", " verdict", "p", pairs], rows, left=2, clip_last=True)
-        lines = [wrapped(f"Of {len(self)} observations: {counts}.", "  "), "", *table, ""]
-        if len(self) > most:
-            lines.append(f"... and {len(self) - most} more")
-        return [*lines, wrapped(" ".join(self._context), "  ")] if self._context else lines
-
-    def _table(self, most: int) -> str:
-        """Means, widths and coverage of the worst parameters, and other wrong rows, of one x_o."""
-        wrong, order = self.wrong(), self.worst_parameters(0)
-        chosen, rest = sorted(order[:most]), order[most:]
-        names = [readable(self.names[j]) for j in chosen]
-        short = [shorten(name, LETTERS) for name in names]
-        names = short if len(set(short)) == len(names) else names
-        cells = [[self._cell(j, kind) for kind in COLUMNS] for j in chosen]
-        rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
-        lines = laid_out(["parameter", *(heading for heading, *_ in COLUMNS.values())], rows)
-        if rest:
-            among = {row.parameters for row in wrong if row.kind in COLUMNS}
-            count = len(among & {(self.names[j],) for j in rest})
-            words = f"and {len(rest)} more" + (f", {count} of them wrong" if count else "")
-            limits = self._limits(0, rest)
-            lines.append(words if "nan" in limits else f"{words}: {limits}")
-        if self.other_sentences():
-            lines.append(f"Also: {'; '.join(self.other_sentences())}.")
-        if self.verdicts[0] == REJECTED and not wrong:
-            lines.append(f"No single number is wrong beyond its interval: {self._evidence(0)}.")
-        if any(cell.endswith("*") for row in cells for cell in row):
-            lines.append("* wrong. Intervals hold for all rows together with probability 0.95.")
-        return "\n".join(wrapped(line, "  ") for line in lines)
-
-    def _cell(self, j: int, kind: str) -> str:
-        """A number with its interval, and a star where it is wrong."""
-        _, right, form = COLUMNS[kind]
-        parts = np.stack([getattr(self.bounds, kind + end)[0, j] for end in ENDS])
-        value, lower, upper = 100 * parts[:, 1] if kind == "coverage" else parts
-        if np.isnan(value + lower + upper):
-            return "–"
-        wrong = self.verdicts[0] == REJECTED and not lower <= right <= upper
-        return form.format(value, lower, upper) + (" *" if wrong else "  ")
-
-    def __repr__(self) -> str:
-        return self.text()
-
-    def _repr_html_(self) -> str:
-        return html_part(f"<pre>{escape(self.text())}</pre>")
-
-    # Plain values.
 
     @property
     def record(self) -> dict[str, Any]:
