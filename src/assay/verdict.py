@@ -165,9 +165,8 @@ class Verdict(Frozen):
         corrected = f", corrected for {len(self)} observations" if len(self) > 1 else ""
         limits = self.limits(i, form="every mean is right within {} and every width within {}")
         if word == OUTSIDE:
-            words = (
-                f"x_o is unlike the simulations {self._why(i, corrected)}. Nothing is said of q"
-            )
+            why = self._explanation(i, corrected)
+            words = f"x_o is unlike the simulations {why}. Nothing is said of q"
         elif word == PASSED:
             words = f"On average over the {near}, {limits} (95 %)"
         elif word == REJECTED:
@@ -229,7 +228,7 @@ class Verdict(Frozen):
             rows = tuple(row for row in rows if row.kind not in (*COLUMNS, "region_coverage"))
         return [row.sentence for row in rows[:MOST_OTHERS]]
 
-    def _why(self, i: int, corrected: str) -> str:
+    def _explanation(self, i: int, corrected: str) -> str:
         """Why x_o is unlike the simulations, behind these words."""
         p = equals(float(self.typical.adjusted[i]))
         return f"(p {p}{corrected}): {self.typical.sentences[i]}"
