@@ -13,8 +13,7 @@
 3. **How far off can q be?** Simultaneous intervals (:mod:`assay.answers.bounds`).
 4. **What can be done?** The last line of the verdict (:mod:`assay.verdict`).
 
-Beside the answers there is context: tests over all x, a classifier's probabilities, p-values at
-other simulated observations. It never changes a verdict.
+Context never changes a verdict: tests over all x, a classifier, p-values at other observations.
 
 **x_o must not be chosen by looking at the parameters of the calibration.** It may be any data, and
 may depend on the simulated x; if it is picked because of the theta near it, p-values do not hold.
@@ -36,8 +35,10 @@ from ._support.inputs import check_count, check_kind, check_number, cpu, full_pr
 from ._support.progress import Stages
 from ._support.random import Seed, seed_of, stream
 from .answers.bounds import bounds
-from .answers.predictive import among
+from .answers.predictive import rank_among
 from .answers.typical import typical
+from .average.coverage import coverage, tarp
+from .average.sbc import sbc
 from .classifiers.base import Classifier
 from .classifiers.mlp import MLP
 from .data.calibration import Draws, features_of
@@ -46,18 +47,26 @@ from .data.pairs import Simulations
 from .data.posterior import Embed
 from .data.prepare import Prepared, options_of, prepare
 from .local.score import Score, score
-from .results import Frozen, versions
-from .verdict import Verdict
+from .nulls.ranks import UniformRanks
+from .results import enough_nulls, versions
+from .text import PrintableVerdict
+from .verdict import OVER_ALL_X, Surroundings
 
-# Simulated observations that are shown around x_o, numbers of them at most, at how many of them q
-# is tested, and with how many copies.
-SHOWN, MOST_NUMBERS, TESTED, COPIES_ELSEWHERE = 400, 100_000, 16, 99
-# Pairs that tests over all x look at, and pairs and copies of the classifier.
-PAIRS_OVER_ALL_X, PAIRS_OF_CLASSIFIER, COPIES_OF_CLASSIFIER = 1000, 10_000, 49
-# Draws of q at each x that ranks ask for.
-FEWEST_DRAWS = 4
-# The share of the level that tests over all x have together.
-OVER_ALL_X = 0.1
+# The stages of a check, and the seconds that they take, about.
+STAGES = {
+    "drawing from q": 2.0,
+    "comparing x_o with simulations": 0.2,
+    "testing q near x_o": 1.0,
+    "bounding errors": 0.3,
+    "looking at other x": 4.0,
+}
+# Simulated observations for pictures, and numbers of them, at most; at how many q is tested, and
+# with how many copies.
+PICTURED, MOST_NUMBERS, TESTED, COPIES_ELSEWHERE = 400, 100_000, 16, 99
+# Pairs for tests over all x, at most, and the draws of q at each x that their ranks ask for.
+PAIRS_OVER_ALL_X, FEWEST_DRAWS = 1000, 4
+# Pairs for the classifier, at most, and its relabelled copies.
+PAIRS_OF_CLASSIFIER, COPIES_OF_CLASSIFIER = 10_000, 49
 _DEFAULT = MLP()
 
 
@@ -96,16 +105,14 @@ def check(
         x: Their observations, (n, ...), or likewise.
         x_o: The observation, (...,), or many, (o, ...); or :class:`assay.Draws`, with draws of q
             there. It may be chosen by looking at x, but not by looking at `theta`.
-        simulator: In place of `theta` and `x`, what makes them: a function of parameters (b, m)
-            that returns observations (b, ...), or of one vector. Most simulations are then made
-            around x_o, where they say most.
+        simulator: In place of `theta` and `x`, what makes them, mostly around x_o: a function of
+            parameters (b, m) that returns observations (b, ...), or of one vector.
         prior: The prior of the simulator's parameters.
         simulations: How many simulations are made.
         names: Names of the parameters.
         labels: Names of the observations.
         alpha: The level at which q is rejected.
-        tolerance: How far off q may be where it passes: 0.5 is half a standard deviation in every
-            mean, and a width that is wrong by half.
+        tolerance: How far off q may be where it passes: 0.5 is half an sd, and half of a width.
         near: What is near x_o: a share of the simulations, or :class:`assay.Nearest`.
         draws: Draws of q that are made at each x.
         nulls: Relabelled copies of the test.
@@ -126,7 +133,9 @@ def check(
         'q is 1... times too narrow in mu (1... to ...)'
     """
     seed, start = seed_of(seed), time.perf_counter()
-    alpha, tolerance = _checked(alpha, tolerance, nulls, classifier)
+    alpha, tolerance = _check_level(alpha, tolerance, nulls)
+    if classifier is not None:
+        check_kind("classifier", classifier, "a classifier such as MLP(), or None", Classifier)
     options = options_of(
         near=near, draws=draws, seed=seed, embed=embed, drawing=drawing, names=names, labels=labels
     )
@@ -134,17 +143,24 @@ def check(
     with Stages("checking", STAGES) as stage:
         stage.enter("drawing from q")
         data = prepare(posterior, theta, x, x_o, options, source)
+        embed, layout = data.pairs.embed, data.pairs.layout
+        embed = None if embed is None else partial(features_of, embed=embed, layout=layout)
         stage.enter("comparing x_o with simulations")
-        like = typical(data.average.x, data.draws.x, _embedding(data), seed)
+        like = typical(data.average.x, data.draws.x, embed, seed)
         stage.enter("testing q near x_o")
         test = score(data.tested, data.near, nulls, seed)
         tested = test(data.draws.x)
         stage.enter("bounding errors")
         limits = bounds(data.pairs, data.draws.x, data.near, seed)
         stage.enter("looking at other x")
-        context = _context(data, test, classifier, alpha, seed)
+        context = {
+            "predictive": data.predicted and rank_among(*data.predicted, data.draws.x, embed),
+            "surroundings": _surroundings(data, test, seed),
+            "classified": None if classifier is None else _classify(data, classifier, seed),
+            **_over_all_x(data, alpha, seed),
+        }
+    settings = {"alpha": alpha, "tolerance": tolerance, "nulls": nulls, "draws": draws}
     when = {"date": time.strftime("%Y-%m-%d %H:%M"), "seconds": time.perf_counter() - start}
-    asked = {"alpha": alpha, "tolerance": tolerance, "nulls": nulls, "draws": draws, "seed": seed}
     return Check(
         names=data.names,
         labels=data.labels,
@@ -154,23 +170,13 @@ def check(
         test=tested,
         bounds=replace(limits, names=data.names).without(like.outside),
         remarks=data.remarks,
-        settings={**data.tested.summary, **asked, **when, **versions()},
+        settings={**data.tested.summary, **settings, "seed": seed, **when, **versions()},
         **context,
     )
 
 
-# The seconds that stages take, about.
-STAGES = {
-    "drawing from q": 2.0,
-    "comparing x_o with simulations": 0.2,
-    "testing q near x_o": 1.0,
-    "bounding errors": 0.3,
-    "looking at other x": 4.0,
-}
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class Check(Verdict):
+class Check(PrintableVerdict):
     """What :func:`check` found; it can be printed, drawn, saved and reported."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -192,36 +198,16 @@ class Check(Verdict):
         return summary(self, which)
 
 
-@dataclass(frozen=True, eq=False)
-class Surroundings(Frozen):
-    """Simulated observations around the o that are checked.
-
-    Args:
-        x: Some of the simulated observations, at random, (s, ...).
-        near: Which of them are near each observation, (o, s).
-        pvalue: The p-value of the test at the first of them; NaN where q was not tested, (s,).
-    """
-
-    x: np.ndarray
-    near: np.ndarray
-    pvalue: np.ndarray
-
-
-def _checked(
-    alpha: float, tolerance: float, nulls: int, classifier: Classifier | None
-) -> tuple[float, float]:
+def _check_level(alpha: float, tolerance: float, nulls: int) -> tuple[float, float]:
     """The level and the tolerance, or refuses what makes no sense."""
     alpha, tolerance = check_number("alpha", alpha), check_number("tolerance", tolerance)
     if not alpha < 0.5:
         raise ValueError(f"alpha: expected a number between 0 and 0.5; got {alpha}.")
-    least = int(np.ceil(1 / alpha - 1e-9)) - 1
-    if check_count("nulls", nulls) < least:
+    if check_count("nulls", nulls) < enough_nulls(1, alpha):
         raise ValueError(
-            f"nulls: expected at least {least} for level {alpha:g}; got {nulls}, with which "
-            "nothing can be rejected."
+            f"nulls: expected at least {enough_nulls(1, alpha)} for level {alpha:g}; got {nulls}, "
+            "with which nothing can be rejected."
         )
-    if classifier is not None:
-        check_kind("classifier", classifier, "a classifier such as MLP(), or None", Classifier)
     return alpha, tolerance
 
 
@@ -240,30 +226,9 @@ def _simulations(
     return None
 
 
-def _context(
-    data: Prepared, test: Score, classifier: Classifier | None, alpha: float, seed: int
-) -> dict[str, Any]:
-    """What stands beside the answers, by name; None where it does not apply."""
-    predicted = None
-    if data.predicted is not None:
-        predicted = among(*data.predicted, data.draws.x, _embedding(data))
-    return {
-        "predictive": predicted,
-        "surroundings": _surroundings(data, test, seed),
-        "classified": None if classifier is None else _classified(data, classifier, seed),
-        **_over_all_x(data, alpha, seed),
-    }
-
-
-def _embedding(data: Prepared) -> Embed | None:
-    """What turns x into features, given the parts of a dict where x is one."""
-    embed, layout = data.pairs.embed, data.pairs.layout
-    return None if embed is None else partial(features_of, embed=embed, layout=layout)
-
-
 def _surroundings(data: Prepared, test: Score, seed: int) -> Surroundings:
     """Some simulated observations, and p-values at a few of them."""
-    most = min(SHOWN, max(TESTED, MOST_NUMBERS // data.average.x[0].numel()))
+    most = min(PICTURED, max(TESTED, MOST_NUMBERS // data.average.x[0].numel()))
     rows = some_rows(len(data.average.x), most, stream(seed, "surroundings"))
     x, pvalue = data.average.x[rows], np.full(len(rows), np.nan)
     features = data.pairs.observation(Draws(x)).features
@@ -274,14 +239,12 @@ def _surroundings(data: Prepared, test: Score, seed: int) -> Surroundings:
     return Surroundings(x.cpu().numpy(), near.cpu().numpy(), pvalue)
 
 
-def _classified(data: Prepared, classifier: Classifier, seed: int) -> Any:
+def _classify(data: Prepared, classifier: Classifier, seed: int) -> Any:
     """A classifier's probabilities at draws of q, with those of relabelled copies."""
     from .local.lc2st import lc2st  # trains networks, which a check may leave out
 
-    pairs = data.tested
-    if len(pairs) > PAIRS_OF_CLASSIFIER:
-        rows = some_rows(len(pairs), PAIRS_OF_CLASSIFIER, stream(seed, "classifier"))
-        pairs = pairs.subset(rows)
+    rows = some_rows(len(data.tested), PAIRS_OF_CLASSIFIER, stream(seed, "classifier"))
+    pairs = data.tested.subset(rows)
     if pairs.theta_q is not None:
         pairs = replace(pairs, theta_q=pairs.theta_q[:, :1])
     found = lc2st(pairs, classifier, COPIES_OF_CLASSIFIER, seed=seed)(data.draws)
@@ -293,10 +256,6 @@ def _over_all_x(data: Prepared, alpha: float, seed: int) -> dict[str, Any]:
     """Tests over all x; None where q has too few draws at each x."""
     if (data.average.k or 0) < FEWEST_DRAWS:
         return dict.fromkeys(("sbc", "coverage", "tarp"))
-    from .average.coverage import coverage, tarp
-    from .average.sbc import sbc
-    from .nulls.ranks import UniformRanks
-
     rows = some_rows(len(data.average), PAIRS_OVER_ALL_X, stream(seed, "over all x"))
     pairs = data.average.subset(rows)
     null = UniformRanks.enough(2 * pairs.m + 1, OVER_ALL_X * alpha)

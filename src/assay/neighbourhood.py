@@ -67,12 +67,13 @@ class Distance:
 
     def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
         """Coordinates (n, e) and (o, e) in which the distance is Euclidean."""
-        if self.function is not None:
-            x, x_o = self._apply(x), self._apply(x_o)
+        x, x_o = self._apply(x), self._apply(x_o)
         scale = RobustScale.fit(x)
         return scale(x), scale(x_o)
 
     def _apply(self, x: Tensor) -> Tensor:
+        if self.function is None:
+            return x
         found = call_user_code("function", self.function, x).to(x)
         if found.ndim != 2 or len(found) != len(x):
             raise ValueError(

@@ -256,12 +256,7 @@ class Readable(Frozen, ABC):
 
     def to_frame(self) -> Any:
         """The table as a pandas DataFrame; a list of dicts where pandas is not installed."""
-        rows = self._rows_to_frame()
-        try:
-            from pandas import DataFrame
-        except ModuleNotFoundError:
-            return rows
-        return DataFrame(rows)
+        return as_frame(self._rows_to_frame())
 
     def _rows_to_frame(self) -> list[dict[str, Any]]:
         pairs = zip(self.labels, self.table, strict=True)
@@ -546,6 +541,15 @@ def rows_of(columns: Mapping[str, Any]) -> list[dict[str, float]]:
     flat = {name: np.atleast_1d(values) for name, values in columns.items()}
     rows = zip(*flat.values(), strict=True)
     return [dict(zip(flat, map(float, row), strict=True)) for row in rows]
+
+
+def as_frame(rows: list[dict[str, Any]]) -> Any:
+    """Rows of a table as a pandas DataFrame; as they are where pandas is not installed."""
+    try:
+        from pandas import DataFrame
+    except ModuleNotFoundError:
+        return rows
+    return DataFrame(rows)
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -9,7 +9,7 @@ import torch
 
 import assay
 from assay._support.random import stream
-from assay.answers.predictive import PredictiveResult, among
+from assay.answers.predictive import PredictiveResult, rank_among
 from assay.data.pairs import one_of
 from assay.data.simulator import Form, Runner
 from tests.data.test_pairs import PRIOR, RIGHT, X_O, Posterior, fail, pairs
@@ -36,7 +36,7 @@ def pvalues(o, n=39, shift=0.0, unlike=0.0):
     x_o = theta @ A.mT + noise + unlike
     draw = posterior(x_o, g, shift)
     made = (draw @ A.mT)[:, None] + torch.randn(o, n, 3, generator=g)
-    return among(made, draw, x_o, None).pvalue
+    return rank_among(made, draw, x_o, None).pvalue
 
 
 def test_p_is_uniform_where_q_is_right():
@@ -119,7 +119,7 @@ class TestCheck:
         runner = Runner(lambda theta: theta * torch.nan, Form(50, numpy=False, shape=(1,)), 0)
         made = runner.repeat("predictive", torch.zeros(1), 19)
         assert made.failed == 19
-        assert among(made.x[None], torch.zeros(1, 1), X_O[None], None) is None
+        assert rank_among(made.x[None], torch.zeros(1, 1), X_O[None], None) is None
 
     def test_it_goes_on_where_it_was_stopped(self, tmp_path):
         first = self.check(resume=tmp_path)
@@ -156,7 +156,7 @@ def test_sentences_of_many(pvalues, some, start):
     null = np.arange(100.0) + np.zeros((2, 1))
     statistic = np.array([100.5 - 101 * p for p in pvalues])
     parts = {"hypothesis": "", "settings": {}, "x": np.zeros((2, 1)), "theta": np.zeros((2, 1))}
-    sentence = PredictiveResult(statistic=statistic, null=null, **parts).said(
+    sentence = PredictiveResult(statistic=statistic, null=null, **parts).describe(
         0.05, ("a", "b"), some
     )
     assert sentence.startswith(

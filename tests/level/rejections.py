@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold
 import assay
 from assay import MLP, Exchange, FreePermutation, KnownBase, LocalExchange, Nearest, Ridge
 from assay._support.random import stream
-from assay.answers.predictive import among
+from assay.answers.predictive import rank_among
 from assay.classifiers.base import Classifier
 from assay.classifiers.features import Joint
 from tests.conftest import FunctionScores
@@ -145,7 +145,7 @@ def predictive(design, seed):
     theta = torch.randn(1, 1, design.d, generator=generator)
     z = torch.randn(1, 20, design.m, generator=generator)
     x = design.draw(z, theta, generator)
-    return {"p": low(among(x[:, 1:], theta[0], x[:, 0], None)[0].pvalue)}
+    return {"p": low(rank_among(x[:, 1:], theta[0], x[:, 0], None)[0].pvalue)}
 
 
 def typical(design, seed):

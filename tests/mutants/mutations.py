@@ -113,15 +113,15 @@ MUTATIONS = (
     Mutation(
         "a verdict by a tolerance that nobody asked for",
         "verdict.py",
-        "np.where(self.bounds.within(self.tolerance), PASSED, INCONCLUSIVE)",
-        "np.where(self.bounds.within(), PASSED, INCONCLUSIVE)",
+        "self.alpha + 1e-12, self.bounds.within(self.tolerance)",
+        "self.alpha + 1e-12, self.bounds.within()",
         f"{VERDICT}::test_level_and_tolerance",
     ),
     Mutation(
         "rejected where x_o is outside",
         "verdict.py",
-        "np.where(self.typical.outside, OUTSIDE, words)",
-        "np.where(self.typical.outside & (words != REJECTED), OUTSIDE, words)",
+        "{OUTSIDE: self.typical.outside, REJECTED: rejected, PASSED: within}",
+        "{REJECTED: rejected, OUTSIDE: self.typical.outside, PASSED: within}",
         f"{VERDICT}::test_outside_comes_before_everything",
     ),
     Mutation(

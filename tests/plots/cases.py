@@ -21,13 +21,14 @@ from assay.answers.predictive import PredictiveResult
 from assay.answers.typical import Typical
 from assay.average.coverage import CoverageResult, TARPResult
 from assay.average.sbc import SBCResult
-from assay.check import Check, Surroundings
+from assay.check import Check
 from assay.local.lc2st import LC2STResult
 from assay.local.pit import LPITResult
 from assay.local.quality import Quality
 from assay.local.score import ScoreResult
 from assay.nulls.ranks import Cells, chi_square, compared, tails
 from assay.results import Holm
+from assay.verdict import Surroundings
 
 BASELINES = Path(__file__).parent / "baselines"
 # All pictures are this wide, in pixels: 80 to the inch of one column.

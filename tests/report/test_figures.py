@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from assay.report.answer import forest, near, worst_pair, worst_parameters
+from assay.report.answer import forest, near, worst_pair
 from assay.report.context import average_figures, places
 from assay.report.pairs import PairPlot
 from assay.report.picture import null, pp, pp_curves
@@ -62,7 +62,7 @@ def test_true_parameters_are_drawn_over_q(check):
 
 
 def test_the_worst_come_first(check):
-    assert worst_parameters(check, REJECTED)[:2] == [0, 1]
+    assert check.worst_parameters(REJECTED)[:2] == [0, 1]
     assert worst_pair(check, REJECTED) == [0, 1]
     assert worst_pair(made(("rejected",), 1), 0) is None
 

@@ -97,13 +97,14 @@ def bounds(
     )
     inside, count = near.inside(*features).cpu(), near.count(len(members))
     most = max(1, min(MOST_TRUTHS, MOST_NUMBERS // (len(centres) * calibration.m)))
-    pictured = slice(0, count, 1 + count // most)
+    some = slice(0, count, 1 + count // most)
 
     def bound(i: int) -> tuple[Table, ...]:
-        sets = NearSets(*(part[inside[i]] for part in (members, coordinates, weights)), seed)
+        near_x_o = inside[i]
+        sets = NearSets(members[near_x_o], coordinates[near_x_o], weights[near_x_o], seed)
         table, expected_width = numbers_near(sets)
         sizes = {"near": np.array(sets.worth), "expected_width": expected_width}
-        truths, draws = sets.truths[pictured], sets.draws[pictured, :MOST_DRAWS]
+        truths, draws = sets.truths[some], sets.draws[some, :MOST_DRAWS]
         pictures = {"near_truths": truths, "near_draws": draws.reshape(-1, calibration.m)}
         return table, numbers_at(sets, centres[i]), sizes, pictures
 
@@ -115,8 +116,10 @@ def bounds(
     )
     common: dict[str, Any] = {"names": calibration.parameter_names, "share": near.share, **sizes}
     common |= {"n": len(calibration), "draws": members.shape[1] - 1}
-    pictures = {name: part.astype(np.float32) for name, part in pictures.items()}
-    return Bounds(table=table, at=Bounds(table=at, **common), **pictures, **common)
+    truths, draws = (part.astype(np.float32) for part in pictures.values())
+    return Bounds(
+        table=table, at=Bounds(table=at, **common), near_truths=truths, near_draws=draws, **common
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -69,7 +69,7 @@ def rows_of(table: Mapping[str, np.ndarray], names: Sequence[str]) -> list[Row]:
         if kind == "correlation":
             known = np.triu(known, 1)  # each pair once
         for place in np.argwhere(known).tolist():
-            rows.append(_row(kind, names, place, numbers[:, *place].tolist()))
+            rows.append(_row(kind, names, place, [float(part[tuple(place)]) for part in numbers]))
     # Coverage follows from means, widths and shapes.
     return sorted(rows, key=lambda row: ("coverage" in row.kind, -row.size))
 
@@ -100,4 +100,5 @@ def _row(kind: str, names: Sequence[str], place: list[int], numbers: list[float]
         right=f"{100 * right:g}",
     )
     sentence = sentence if size else f"not clearly wrong: {sentence}"
-    return Row(kind, parameters, *numbers, right, size, sentence)
+    value, lower, upper = numbers
+    return Row(kind, parameters, value, lower, upper, right, size, sentence)

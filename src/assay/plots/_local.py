@@ -67,7 +67,6 @@ def predictive(result: PredictiveResult, ax: Axes | None = None, alpha: float = 
 
     Distances are measured by the covariance of all of them; see :func:`assay.predictive`.
     """
-    check_kind("result", result, "that of predictive", "said", "null")
     check_kind("result", result, "that of predictive", "theta", "null")
     ax = _draw_null(only(result), ax, alpha, ("simulations", "of these", "x_o"))
     ax.set(xlabel="distance from the centre (sd of simulations)")

@@ -37,18 +37,18 @@ STYLES: dict[str, dict[str, Any]] = {
 
 def forest(check: Verdict, which: int) -> Figure:
     """Means, widths and coverage with simultaneous intervals; wrong rows are marked by a cross."""
-    shown = check.shown_parameters(which, MOST_ROWS)
-    names = [readable(check.names[j]) for j in shown]
-    rows = np.arange(len(shown), dtype=float)
-    ends = len(shown) - 0.4, -0.6
-    layout: dict[str, Any] = {"height": AROUND + ROW * len(shown), "shapes": []}
+    chosen = sorted(check.worst_parameters(which)[:MOST_ROWS])
+    names = [readable(check.names[j]) for j in chosen]
+    rows = np.arange(len(chosen), dtype=float)
+    ends = len(chosen) - 0.4, -0.6
+    layout: dict[str, Any] = {"height": AROUND + ROW * len(chosen), "shapes": []}
     ticks = {"tickvals": rows.tolist(), "ticktext": [brief(name) for name in names]}
     layout["yaxis"] = axis("", ends, showgrid=False, zeroline=False, **ticks)
     traces: list[Trace] = []
     rejected = check.verdicts[which] == "rejected"
     words = []
     for i, (kind, title, right, domain) in enumerate(COLUMNS):
-        value, lower, upper = (_numbers(check, which, kind, end)[shown] for end in ENDS)
+        value, lower, upper = (_numbers(check, which, kind, end)[chosen] for end in ENDS)
         wrong = rejected & ((lower > right) | (upper < right))
         suffix = str(i + 1) if i else ""
         for some, colour, symbol, name in (
@@ -123,7 +123,7 @@ def near(check: Verdict, which: int) -> Figure | None:
     if not len(both[1]):
         return None
     pair = worst_pair(check, which)
-    single = worst_parameters(check, which)[: MOST_NEAR - (pair is not None)]
+    single = check.worst_parameters(which)[: MOST_NEAR - (pair is not None)]
     panels = [_histograms([part[:, j] for part in both]) for j in single]
     titles = [(check.names[j], "") for j in single]
     if pair is not None:
@@ -145,16 +145,6 @@ def near(check: Verdict, which: int) -> Figure | None:
     )
 
 
-def worst_parameters(check: Verdict, which: int) -> list[int]:
-    """The parameters, those that are wrong or may be farthest off first."""
-    b = check.bounds
-    ends = np.stack([b.bias_lower[which], b.bias_upper[which]]) / 0.5
-    widths = np.log(np.stack([b.width_lower[which], b.width_upper[which]])) / np.log(1.5)
-    sizes = np.nan_to_num(np.abs(np.concatenate([ends, widths])).max(0))
-    first = [check.names.index(n) for row in check.wrong(which) for n in row.parameters]
-    return list(dict.fromkeys([*first, *np.argsort(-sizes, kind="stable").tolist()]))
-
-
 def worst_pair(check: Verdict, which: int) -> list[int] | None:
     """The pair whose correlation is farthest from right, beyond its interval first."""
     if len(check.names) < 2:
@@ -164,7 +154,7 @@ def worst_pair(check: Verdict, which: int) -> list[int] | None:
     beyond = np.maximum(np.maximum(lower, -upper), 0)
     score = np.nan_to_num(beyond + 1e-3 * np.abs(b.correlation[which]))
     if not score.any():
-        return sorted(worst_parameters(check, which)[:2])
+        return sorted(check.worst_parameters(which)[:2])
     first, second = np.unravel_index(np.triu(score, 1).argmax(), score.shape)
     return [int(first), int(second)]
 

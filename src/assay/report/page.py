@@ -18,7 +18,7 @@ from .. import __version__
 from .._support.files import atomic_write
 from .._support.inputs import check_kind, check_path
 from ..verdict import OUTSIDE
-from .answer import forest, near, worst_parameters
+from .answer import forest, near
 from .context import average_figures, places
 from .environment import environment, read, required
 from .pairs import PairPlot
@@ -80,7 +80,7 @@ def _data(check: Verdict, pairs: PairPlot | None) -> dict[str, Any]:
             figures = {"forest": forest(check, i), "near": near(check, i), "null": null(check, i)}
             if pairs is not None and curves is not None:
                 figures["pp"] = pp(curves, i)
-                figures["pairs"] = pairs.figure(i, worst_parameters(check, i))
+                figures["pairs"] = pairs.figure(i, check.worst_parameters(i))
         each.append({name: figure.plain for name, figure in figures.items() if figure is not None})
     return {
         "start": check.urgency[0],

@@ -53,8 +53,6 @@ def _observation(check: Verdict, i: int) -> Values:
         "pvalue": probability(float(check.pvalue[i])) if known else "–",
         "own": probability(float(check.typical.pvalue[i])),
         "near": int(check.test.near[i]),
-        "shown": len(check.shown_parameters(i, 10)),
-        "parameters": len(check.names),
         "others": check.other_sentences(i),
         "rows": [_row(row) for row in check.bounds.rows[i]] if known else [],
         "evidence": _evidence(check, i) if known else [],
@@ -79,10 +77,7 @@ def _predictive(check: Verdict, i: int) -> str:
 
 
 def _pairs(plot: PairPlot) -> Values:
-    return {
-        "shown": len(plot.shown),
-        "ends": [f"{0.5 - plot.colour_range:.2f}", f"{0.5 + plot.colour_range:.2f}"],
-    }
+    return {"ends": [f"{0.5 - plot.colour_range:.2f}", f"{0.5 + plot.colour_range:.2f}"]}
 
 
 def _average(check: Verdict, name: str) -> Values:
