@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from assay.answers.typical import OUTSIDE, Ranking, Scores, Typical, typical
+from assay.answers.typical import OUTSIDE, Typical, rank, standardise, strangeness, typical
 from assay.results import holm
 
 # Laws of n observations with d features.
@@ -35,12 +35,12 @@ def test_exact_by_turns(law):
     Since x_o is exchangeable with the B others, this is all that an exact p-value needs.
     """
     x = LAWS[law](np.random.default_rng(0), 100)
-    names = tuple(map(str, range(x.shape[1])))
-    scores = Scores.learn(x[:50], names, np.random.default_rng(0))
-    table, pvalues = scores(x[50:]), []
+    pairs = np.stack(np.triu_indices(x.shape[1], 1), 1)[:60]
+    scores, pvalues = strangeness(standardise(x, 50), 50, pairs), []
     for i in range(50):
-        ranking = Ranking.of({kind: np.delete(part, i, 0) for kind, part in table.items()})
-        pvalues.append(ranking({kind: part[i] for kind, part in table.items()})[0])
+        last = np.append(np.delete(np.arange(50), i), i)
+        ((p, _, _),) = rank({kind: part[last] for kind, part in scores.items()}, 49)
+        pvalues.append(p)
     assert (np.sort(pvalues) >= np.arange(1, 51) / 50 - 1e-12).all()
     # Where no two observations are alike, there are about as many as there may be.
     assert np.mean(np.array(pvalues) <= 0.2) > 0.1 or len(np.unique(x, axis=0)) < 100
@@ -199,6 +199,13 @@ class TestMany:
         found = Typical(p, ("strange",) * 100, 199)
         assert (found.adjusted > OUTSIDE).all()
         assert np.flatnonzero(found.outside).tolist() == [0, 1]
+        # No p-value is quoted, for the corrected one is not small.
+        words = "stranger than all 199 that it was compared with): strange"
+        assert found.explanation(1) == f"({words}"
+        assert repr(found).split("\n")[1:3] == [
+            f"outside ({words}",
+            "p = 0.500, like the simulations",
+        ]
         # Where even the smallest p-value is above 0.01, nothing is.
         assert not Typical(np.array([1 / 61]), ("strange",), 60).outside.any()
 
@@ -206,6 +213,12 @@ class TestMany:
         found = Typical(np.array([0.002, 0.4]), ("x[0] = 9.0 lies far", "nothing"), 999)
         lines = ["p = 0.002, outside: x[0] = 9.0 lies far", "p = 0.400, like the simulations"]
         assert repr(found).split("\n") == lines
+        assert (
+            found.explanation(0)
+            == "(p = 0.004, corrected for 2 observations): x[0] = 9.0 lies far"
+        )
+        alone = Typical(np.array([0.002]), ("x[0] = 9.0 lies far",), 999)
+        assert alone.explanation(0) == "(p = 0.002): x[0] = 9.0 lies far"
 
 
 def test_what_changes_p():

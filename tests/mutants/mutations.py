@@ -163,15 +163,15 @@ MUTATIONS = (
     Mutation(
         "x_o has no part in the tail by which scores are measured",
         "answers/typical.py",
-        "threshold = np.where(among, top[k - 1], np.maximum(top[k], theirs))",
-        "threshold = top[k - 1]",
+        "np.column_stack([top[kind], part[:, -1]])",
+        "top[kind]",
         f"{TYPICAL}::test_exact_by_turns",
     ),
     Mutation(
         "scores of strangeness are learned on the simulations that are ranked",
         "answers/typical.py",
-        "Scores.learn(features[learned], names,",
-        "Scores.learn(features[others], names,",
+        "x[order[: learned + ranked]]",
+        "x[np.append(order[learned : 2 * learned], order[learned : learned + ranked])]",
         f"{TYPICAL}::test_exact_in_repetitions",
     ),
     Mutation(
@@ -191,8 +191,8 @@ MUTATIONS = (
     Mutation(
         "one kind of strangeness decides alone",
         "answers/typical.py",
-        "decisive = table.max(1)",
-        "decisive = table[:, 0]",
+        "decisive, own = largest.max(0), largest[:, -1]",
+        "decisive, own = largest[0], largest[:, -1]",
         f"{TYPICAL}::test_rejects",
     ),
     # Is q right near x_o?
