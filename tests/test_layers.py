@@ -253,14 +253,12 @@ class TestTheTests:
         assert upward(known, self.LAYERS) == {("part.low", "part.high")}
         assert imports(known, "part.high") == {"low"}
 
-    def test_a_cycle_that_is_known_or_not(self, package):
+    def test_a_cycle(self, package):
         with pytest.raises(CycleError):
             in_order(package(part_high="from . import other", part___init__="from .high import x"))
         known = package(low="import assay.high", high="if TYPE_CHECKING:\n    import assay.low")
         with pytest.raises(CycleError):
             in_order(known)
-        order = in_order(known, {("high", "low")})
-        assert order.index("high") < order.index("low")
 
     def test_every_statement_counts(self, package):
         source = (

@@ -165,7 +165,7 @@ class Verdict(Frozen):
         corrected = f", corrected for {len(self)} observations" if len(self) > 1 else ""
         limits = self.limits(i, form="every mean is right within {} and every width within {}")
         if word == OUTSIDE:
-            why = self._explanation(i, corrected)
+            why = self.typical.explanation(i)
             words = f"x_o is unlike the simulations {why}. Nothing is said of q"
         elif word == PASSED:
             words = f"On average over the {near}, {limits} (95 %)"
@@ -227,11 +227,6 @@ class Verdict(Frozen):
         if not all(row.kind == "region_coverage" for row in rows):
             rows = tuple(row for row in rows if row.kind not in (*COLUMNS, "region_coverage"))
         return [row.sentence for row in rows[:MOST_OTHERS]]
-
-    def _explanation(self, i: int, corrected: str) -> str:
-        """Why x_o is unlike the simulations, behind these words."""
-        p = equals(float(self.typical.adjusted[i]))
-        return f"(p {p}{corrected}): {self.typical.sentences[i]}"
 
     def nearest(self, i: int) -> str:
         """The share of the pairs that is near an observation."""
