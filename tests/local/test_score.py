@@ -263,9 +263,7 @@ def test_sums_of_copies_are_those_of_the_members_they_label():
     # In the data, the member that is labelled is the true parameter.
     assert torch.equal(test._members[rows, chosen[0]], test.calibration.theta)
     select = torch.nn.functional.one_hot(labels, 5).flatten(1).float()
-    at = test._positions(rows)
-    for each, here in zip(test._maps, sums, strict=True):
-        table = module.centred(each, at)
+    for table, here in zip(test._features(rows), sums, strict=True):
         features = table[rows, chosen]  # (6, n, p)
         for size in (0, 1):
             found = select @ here.near[size].flatten(0, 1)

@@ -22,7 +22,7 @@ sample tests of statistical hypotheses*, for scores.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -44,28 +44,17 @@ from ..nulls.exchange import Exchange
 from ..results import Holm, LocalResult, MaxT, holm, probability, pvalue, pvalue_error, settings_of
 from .features import Coordinates, FeatureMap, Positions, feature_maps
 
-# Draws of the base at each x that are compared with a true latent.
-BASE_DRAWS = 16
-# Groups of sets whose labels change together: sums are made once for each group and member.
-GROUPS = 32
-# The small neighbourhood, as a part of the near sets: errors may be confined to the nearest few.
-INNER = 0.25
-# Sets in the nearest half of all are around x_o.
-AROUND = 0.5
-# Sets from which covariances of features are taken, and the penalty of these.
-MEASURED, PENALTY = 1000, 0.01
-# Random directions in which squared lengths are taken.
-DIRECTIONS = 16
-# The sum of a sparse feature elsewhere counts as far as it exceeds so many standard deviations.
-NOISE = 3.0
-# P-values up to this are made of more copies, and of how many.
-RECHECKED, MORE_COPIES = 0.1, 999
-# With more observations, nothing elsewhere counts, and p-values are corrected by max-T.
-MOST_BORROWING = 50
-# Folds in which classifiers near x_o are trained.
-FOLDS = 5
-# Numbers in the largest table of features, and in the largest table of sums.
-MOST_FEATURES, MOST_SUMS = 2**27, 2**26
+BASE_DRAWS = 16  # at each x, beside a true latent
+GROUPS = 32  # of sets whose labels change together, so that sums are made once for each
+INNER = 0.25  # part of the near sets: errors may be confined to the nearest few
+AROUND = 0.5  # share of all sets that are around x_o
+MEASURED, PENALTY = 1000, 0.01  # sets that covariances are taken from, and their penalty
+DIRECTIONS = 16  # random directions in which squared lengths are taken
+NOISE = 3.0  # standard deviations beyond which the sum of a sparse feature elsewhere counts
+RECHECKED, MORE_COPIES = 0.1, 999  # p-values up to this are made of so many copies
+MOST_BORROWING = 50  # observations up to which sets elsewhere count; beyond, max-T corrects
+FOLDS = 5  # in which classifiers near x_o are trained
+MOST_FEATURES, MOST_SUMS = 2**27, 2**26  # numbers in the largest tables
 
 
 @full_precision()
@@ -275,7 +264,7 @@ class Score:
         Sets of each fold are scored by a linear classifier that is trained on all others in the
         nearest half.
         """
-        table = centred(self._maps[0], self._positions(near.nonzero().flatten()))  # (b, r, p)
+        (table,) = self._features(near.nonzero().flatten(), self._maps[:1])  # (b, r, p)
         rows = torch.arange(len(table), device=table.device)
         truths, fold = table[:, 0], rows % FOLDS
         in_fold = torch.nn.functional.one_hot(fold, FOLDS).to(table)
@@ -349,14 +338,10 @@ class Score:
     def _coordinates(self) -> Coordinates:
         return Coordinates.fit(self._members, self.calibration.features, normal=self._normal)
 
-    def _positions(self, rows: Tensor) -> Positions:
-        """Where members of some sets (b,) lie."""
-        return self._coordinates(self._members[rows], self.calibration.features[rows])
-
-    def _features(self, rows: Tensor) -> list[Tensor]:
+    def _features(self, sets: Tensor, maps: Sequence[FeatureMap] | None = None) -> list[Tensor]:
         """Features (b, r, p) of members of some sets (b,), by each map."""
-        at = self._positions(rows)
-        return map_in_threads(lambda each: centred(each, at), self._maps)
+        at = self._coordinates(self._members[sets], self.calibration.features[sets])
+        return map_in_threads(lambda each: centred(each, at), maps or self._maps)
 
     @cached_property
     def _numbers(self) -> int:
