@@ -199,22 +199,22 @@ MUTATIONS = (
     Mutation(
         "copies change labels beyond what is near",
         "local/score.py",
-        "self._sum(masks, torch.stack([around, ~near], 1))",
-        "self._sum(torch.stack([inner, near | around], 1), torch.stack([around, ~near], 1))",
+        "inside = torch.stack([inner, near], 1)",
+        "inside = torch.stack([inner, near | around], 1)",
         f"{SCORE}::test_the_level_is_exact[wrong elsewhere-12]",
     ),
     Mutation(
         "sets that are near count as learned elsewhere",
         "local/score.py",
-        "self._sum(masks, torch.stack([around, ~near], 1))",
-        "self._sum(masks, torch.stack([around | near, ~near | near], 1))",
+        "outside = torch.stack([around, ~near], 1)",
+        "outside = torch.stack([around | near, ~near | near], 1)",
         f"{SCORE}::test_sums_of_copies_are_those_of_the_members_they_label",
     ),
     Mutation(
         "the member that is labelled in the data is not the true parameter",
         "local/score.py",
-        "return torch.cat([self._places[None], labels])",
-        "return torch.cat([0 * self._places[None], labels])",
+        "return torch.cat([torch.zeros_like(labels[:1]), labels])",
+        "return torch.cat([torch.ones_like(labels[:1]), labels])",
         f"{SCORE}::test_an_error_near_x_o_is_found[shifted]",
     ),
     Mutation(
@@ -248,8 +248,8 @@ MUTATIONS = (
     Mutation(
         "the smallest p-value of all kinds of evidence",
         "local/score.py",
-        "            pvalues=p,",
-        "            pvalues=pvalue(evidence[:, 0], evidence[:, 1:]).min(),",
+        '"pvalues": p,',
+        '"pvalues": pvalue(evidence[:, 0], evidence[:, 1:]).min(),',
         f"{SCORE}::test_the_level_is_exact[Cauchy-12]",
     ),
     Mutation(
@@ -269,8 +269,8 @@ MUTATIONS = (
     Mutation(
         "strength is borrowed where all observations share their copies",
         "local/score.py",
-        "one.elsewhere[i] * borrow)",
-        "one.elsewhere[i])",
+        "self._sum(groups, inside, outside * borrow)",
+        "self._sum(groups, inside, outside)",
         f"{SCORE}::test_strength_is_borrowed_for_few_observations_alone",
     ),
     Mutation(
@@ -361,8 +361,8 @@ MUTATIONS = (
     Mutation(
         "what is at x_o is the mean near it",
         "answers/bounds.py",
-        "bias_and_width(sets, *local_quadratic(sets.coordinates, centre))",
-        "bias_and_width(sets, np.ones((sets.n, 1)), sets.weights[None] + 0)",
+        "fit = local_quadratic(sets.coordinates, centre, sets.weights)",
+        "fit = np.ones((sets.n, 1)), sets.weights[None]",
         f"{BOUNDS}::test_at_x_o[0.0-0.6]",
     ),
     Mutation(
@@ -446,15 +446,15 @@ MUTATIONS = (
     Mutation(
         "a local fit without squares",
         "neighbourhood.py",
-        "[np.ones_like(u[:, :1]), scaled, scaled[:, first] * scaled[:, second]], 1",
-        "[np.ones_like(u[:, :1]), scaled, 0 * scaled[:, first] * scaled[:, second]], 1",
+        "[np.ones((n, 1)), u, u[:, first] * u[:, second]]",
+        "[np.ones((n, 1)), u, 0 * u[:, first] * u[:, second]]",
         f"{NEIGHBOURHOOD}::test_local_quadratic_weights",
     ),
     Mutation(
         "a local fit that is not at x_o",
         "neighbourhood.py",
-        "n, offset = len(coordinates), (coordinates - centre).double()",
-        "n, offset = len(coordinates), (coordinates - coordinates.mean(0)).double()",
+        "offset = (coordinates - centre).double()",
+        "offset = (coordinates - coordinates.mean(0)).double()",
         f"{NEIGHBOURHOOD}::test_local_quadratic_weights",
     ),
     Mutation(

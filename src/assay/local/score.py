@@ -376,7 +376,8 @@ class Score:
         for part in progress(parts, "testing"):
             near, inner = self.near.inside(x, part), self.near.inside(x, part, INNER)
             around = Nearest(AROUND, self.near.distance).inside(x, part) & ~near
-            inside, outside = torch.stack([inner, near], 1), torch.stack([around, ~near], 1)
+            inside = torch.stack([inner, near], 1)
+            outside = torch.stack([around, ~near], 1)
             by_groups = [
                 self._sum(groups, inside, outside * borrow)
                 for groups in torch.arange(len(self._groups), device=x.device).split(step)
