@@ -264,7 +264,12 @@ class Score:
         Sets of each fold are scored by a linear classifier that is trained on all others in the
         nearest half.
         """
-        (table,) = self._features(near.nonzero().flatten(), self._maps[:1])  # (b, r, p)
+        sets = self._groups.flatten()
+        chosen = near[sets] & (sets >= 0)
+        if self._all_kept:
+            table = self._kept[0][chosen]  # (b, r, p)
+        else:
+            (table,) = self._features(sets[chosen], self._maps[:1])
         rows = torch.arange(len(table), device=table.device)
         truths, fold = table[:, 0], rows % FOLDS
         in_fold = torch.nn.functional.one_hot(fold, FOLDS).to(table)
@@ -348,12 +353,16 @@ class Score:
         """The number of features of all members of a set."""
         return sum(table.numel() for table in self._features(self._groups[0, :1]))
 
+    @property
+    def _all_kept(self) -> bool:
+        """Whether features of all sets fit into memory."""
+        return self._groups.numel() * self._numbers <= MOST_FEATURES
+
     @cached_property
     def _kept(self) -> list[Tensor]:
         """Features of all sets, group by group, or of some where they do not fit into memory."""
         sets = self._groups.flatten()
-        fit = len(sets) * self._numbers <= MOST_FEATURES
-        return self._features(sets if fit else sets[:MEASURED])
+        return self._features(sets if self._all_kept else sets[:MEASURED])
 
     @cached_property
     def _whitening(self) -> list[Tensor]:
@@ -397,8 +406,7 @@ class Score:
         Both are masks (o, 2, n). Sums have a leading axis of observations.
         """
         sets = self._groups[groups]
-        kept = len(self._kept[0]) == sets.numel()
-        tables = self._kept if kept else self._features(sets.flatten())
+        tables = self._kept if self._all_kept else self._features(sets.flatten())
         # A set that a group lacks has no weight.
         weights, others = ((mask[..., sets] & (sets >= 0)).float() for mask in (near, elsewhere))
         by_group = weights.flatten(0, 1).transpose(0, 1)  # (g, 2 o, s)
@@ -410,11 +418,12 @@ class Score:
 
         def sums_of(i: int) -> Sums:
             table, whitening = tables[i], self._whitening[i]
-            squares = near.new_zeros(len(near), 2, *table.shape[:2], dtype=table.dtype)
             if self._maps[i].dense:
                 # Squared lengths of whitened features, by their components in a few directions.
                 sketch = whitening.mT @ random_directions(table.shape[2]).to(whitening)
                 squares = add((table @ sketch.to(table)).square().sum(2))
+            else:
+                squares = table.new_zeros(len(near), 2, len(sets), table.shape[1])
             return Sums(add(table), squares, (others.flatten(2) @ table[:, 0]).double())
 
         return map_in_threads(sums_of, range(len(tables)))
