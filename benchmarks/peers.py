@@ -30,8 +30,8 @@ import assay
 from assay._support.progress import without_progress
 from assay._support.random import stream
 
+from .data import Data, Size
 from .record import origin
-from .speed import Data, Size
 
 PAIRS, NULLS, SAMPLES, DRAWS = 2000, 9, 1000, 100
 

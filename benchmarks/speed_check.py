@@ -25,10 +25,9 @@ from typing import Any
 import torch
 
 import assay
-from assay._support.progress import without_progress
 
+from .data import Data, Size
 from .record import origin
-from .speed import Data, Size
 
 FIRST = "a17111989994481d07b323cb4014bf558623ec8f"
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,8 +48,7 @@ def check(data: Data, edition: str) -> None:
     """A check of either edition."""
     draws = assay.Draws(data.draws.x, data.draws.theta[:, :OBSERVED])
     options = {"classifier": None} if edition == "now" else {"suite": assay.Suite.quick()}
-    with without_progress():
-        assay.check(data.sets, x_o=draws, **options)
+    assay.check(data.sets, x_o=draws, **options)
 
 
 def one(size: Size, edition: str, expected: Path) -> dict[str, float]:
