@@ -1,7 +1,7 @@
 """How long a check takes beyond the posterior itself, beside the first edition.
 
     python -m benchmarks.speed_check [--observations 1 30 1000] [--pairs 2000] [--parameters 4]
-        [--draws 16] [--rounds 3] [--out results/speed/check.json]
+        [--draws 16] [--rounds 3 3 1] [--out results/speed/check.json]
 
 Both get the same pairs with draws of q, so that nothing is sampled, and train no classifier. The
 first edition is run from the sources of its own commit, with the same packages. The two take
@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pairs", type=int, default=2000)
     parser.add_argument("--parameters", type=int, default=4)
     parser.add_argument("--draws", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, nargs="*", default=[3, 3, 1], help="of each size")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "speed" / "check.json")
     parser.add_argument("--one", choices=("now", "first"), help=argparse.SUPPRESS)
     parser.add_argument("--sources", type=Path, help=argparse.SUPPRESS)
@@ -115,7 +115,10 @@ def main(arguments: list[str] | None = None) -> None:
     record = {**origin(), "first": FIRST, "threads_used": torch.get_num_threads(), "seed": 0}
     with tempfile.TemporaryDirectory() as name:
         folders = {"now": ROOT / "src", "first": sources(FIRST, Path(name))}
-        found = {str(s.observations): compared(s, folders, given.rounds) for s in each}
+        found = {
+            str(size.observations): compared(size, folders, rounds)
+            for size, rounds in zip(each, given.rounds, strict=True)
+        }
     record |= {**sizes, "load": os.getloadavg()[0], "check": found}
     given.out.write_text(f"{json.dumps(record, indent=1)}\n", encoding="utf-8")
 

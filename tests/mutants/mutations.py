@@ -199,8 +199,8 @@ MUTATIONS = (
     Mutation(
         "copies change labels beyond what is near",
         "local/score.py",
-        "inside = torch.stack([inner, near], 1)",
-        "inside = torch.stack([inner, near | around], 1)",
+        "inside = torch.stack([near, inner], 1)",
+        "inside = torch.stack([near | around, inner], 1)",
         f"{SCORE}::test_the_level_is_exact[wrong elsewhere-12]",
     ),
     Mutation(
@@ -227,15 +227,15 @@ MUTATIONS = (
     Mutation(
         "sets say something about themselves",
         "local/score.py",
-        "(total[size].square().sum(1) - own[size])[None]",
-        "total[size].square().sum(1)[None]",
+        'yield "near", (length - diagonal)[None]',
+        'yield "near", length[None]',
         f"{SCORE}::test_dense_statistics_are_sums_over_pairs_of_sets",
     ),
     Mutation(
         "what is known elsewhere is not used",
         "local/score.py",
-        "(total[1] * (learned + total[1])).sum(1) - own[1]",
-        "total[1].square().sum(1) - own[1]",
+        "(total[0] * (direction + total[0])).sum(1) - own[0]",
+        "total[0].square().sum(1) - own[0]",
         f"{SCORE}::test_dense_statistics_are_sums_over_pairs_of_sets",
     ),
     Mutation(
@@ -262,8 +262,8 @@ MUTATIONS = (
     Mutation(
         "AUC by classifiers that were trained on the fold",
         "local/score.py",
-        "trained = sums.elsewhere[0] + truths.sum(0) - in_fold.mT @ truths",
-        "trained = sums.elsewhere[0] + truths.sum(0) - 0 * (in_fold.mT @ truths)",
+        "others = (truths.sum(0) - in_fold.mT @ truths).double()",
+        "others = (truths.sum(0) - 0 * (in_fold.mT @ truths)).double()",
         f"{SCORE}::test_the_auc_against_its_closed_form[right]",
     ),
     Mutation(

@@ -287,6 +287,11 @@ class FeatureMap:
         """Whether features are weighed together."""
         return self.near_sizes is not None
 
+    @property
+    def sizes(self) -> int:
+        """How many sizes of the neighbourhood are summed over: the whole one, and a smaller."""
+        return 2 if self.near_sizes is None else max(1, self.near_sizes)
+
 
 # Chosen together on one half of the designs of benchmarks/alternatives.py; see docs/defaults.md.
 FEATURE_MAPS = (

@@ -155,10 +155,10 @@ class ScoreResult(LocalResult):
 
 
 class Sums(NamedTuple):
-    """Sums of the features of one map, for the small and the whole neighbourhood."""
+    """Sums of whitened features of a map, for s sizes of neighbourhoods, the whole one first."""
 
-    near: Tensor  # of each member over the near sets of each group, (2, g, r, p)
-    squares: Tensor  # of squared lengths of whitened features, (2, g, r); zero for a sparse map
+    near: Tensor  # of each member over the near sets of each group, (s, g, r, p)
+    squares: Tensor  # of squared lengths of features, (s, g, r); zero for a sparse map
     elsewhere: Tensor  # of true parameters around x_o, and of all that are not near, (2, p)
 
 
@@ -211,7 +211,8 @@ class Score:
     def __repr__(self) -> str:
         return f"Score({self.calibration!r}, {self.near!r}, {self.null!r}, seed={self.seed})"
 
-    # The test at one observation, from sums of each map and near sets (2, n) of two sizes.
+    # The test at one observation, from sums of each map and the near sets (2, n): all of them, and
+    # those that are nearest.
 
     def _test(self, sums: list[Sums], near: Tensor, *, borrow: bool) -> dict[str, Any]:
         """What the result says of the observation, by its names."""
@@ -219,38 +220,44 @@ class Score:
         statistics = combine(evidence)
         p = pvalue(statistics[0], statistics[1:])
         if borrow and p <= RECHECKED and self.null.n < MORE_COPIES:
-            # The p-value is then at most t only if that of more copies is, for t up to the limit,
-            # or else only if the first is: exact at every level.
+            # For t up to RECHECKED, p <= t only if p of more copies is at most t; for larger t,
+            # only if the first p is. So P(p <= t) <= t at every level.
             evidence = self._evidence(sums, near, MORE_COPIES)
             statistics = combine(evidence)
             p = pvalue(statistics[0], statistics[1:])
         return {
             "statistic": statistics[0],
-            "null": statistics[1 : 1 + self.null.n],
+            "null": statistics[1 : 1 + self.null.n],  # as many at every observation
             "pvalues": p,
             "copies": len(statistics) - 1,
             "evidence": pvalue(evidence[:, 0], evidence[:, 1:]),
-            "near": int(near[1].sum()),
-            **self._auc(near[1], sums[0]),
+            "near": int(near[0].sum()),
+            **self._auc(near[0], sums[0]),
         }
 
     def _evidence(self, sums: list[Sums], near: Tensor, copies: int) -> np.ndarray:
         """Evidence of each kind in the data and in copies, with shape (kinds, H + 1)."""
         sizes = near.sum(1).tolist()
-        others = max(1, near.shape[1] - sizes[1])
-        labels = torch.nn.functional.one_hot(self._labels(copies), self._members.shape[1])
-        labels = labels.flatten(1).to(sums[0].near)  # (H + 1, g r)
+        elsewhere = max(1, near.shape[1] - sizes[0])
+        labels, r = self._labels(copies), self._members.shape[1]
+        # Rows of labelled members in tables (g r, ...) of all members of all groups, (H + 1, g).
+        rows = labels + r * torch.arange(labels.shape[1], device=labels.device)
+
+        def add(table: Tensor) -> Tensor:
+            """Sums (H + 1, p) of the labelled rows of a table (g, r, p)."""
+            return torch.nn.functional.embedding_bag(rows, table.flatten(0, 1), mode="sum")
 
         def statistics_of(i: int) -> list[tuple[str, np.ndarray]]:
             """Kinds of evidence and statistics (H + 1,) of one map."""
-            each, whitening, here = self._maps[i], self._whitening[i], sums[i]
-            total = labels @ here.near.flatten(1, 2)  # L of every version, (2, H + 1, p)
+            each, here = self._maps[i], sums[i]
+            total = torch.stack([add(part) for part in here.near]).double()  # L
             if each.dense:
-                own = (labels @ here.squares.flatten(1)[..., None])[..., 0].double()  # D
-                found = dense_statistics(each, total, own, here.elsewhere, whitening)
+                own = torch.stack([add(part[..., None])[:, 0] for part in here.squares])  # D
+                found = dense_statistics(each, total, own.double(), here.elsewhere)
             else:
-                elsewhere = here.elsewhere[1] / math.sqrt(others) / whitening
-                found = sparse_statistics(each, total / whitening.to(total), elsewhere, sizes)
+                # Sums elsewhere have unit variance if q is right.
+                scaled = here.elsewhere[1] / math.sqrt(elsewhere)
+                found = sparse_statistics(each, total, scaled, sizes)
             return [(kind, largest(table.cpu().numpy())) for kind, table in found]
 
         each_map = map_in_threads(statistics_of, range(len(self._maps)))
@@ -273,8 +280,9 @@ class Score:
         rows = torch.arange(len(table), device=table.device)
         truths, fold = table[:, 0], rows % FOLDS
         in_fold = torch.nn.functional.one_hot(fold, FOLDS).to(table)
-        trained = sums.elsewhere[0] + truths.sum(0) - in_fold.mT @ truths
-        directions = trained @ self._whitening[0].mT @ self._whitening[0]  # (folds, p)
+        others = (truths.sum(0) - in_fold.mT @ truths).double()
+        whitening = self._whitening[0]
+        directions = (sums.elsewhere[0] + others @ whitening.mT) @ whitening  # (folds, p)
         scores = (table @ directions.to(table).mT)[rows, :, fold]
         truth, draws = scores[:, :1], scores[:, 1:]
         wins = ((truth > draws).double() + (truth == draws).double() / 2).mean(1)
@@ -385,7 +393,7 @@ class Score:
         for part in progress(parts, "testing"):
             near, inner = self.near.inside(x, part), self.near.inside(x, part, INNER)
             around = Nearest(AROUND, self.near.distance).inside(x, part) & ~near
-            inside = torch.stack([inner, near], 1)
+            inside = torch.stack([near, inner], 1)
             outside = torch.stack([around, ~near], 1)
             by_groups = [
                 self._sum(groups, inside, outside * borrow)
@@ -409,22 +417,25 @@ class Score:
         tables = self._kept if self._all_kept else self._features(sets.flatten())
         # A set that a group lacks has no weight.
         weights, others = ((mask[..., sets] & (sets >= 0)).float() for mask in (near, elsewhere))
-        by_group = weights.flatten(0, 1).transpose(0, 1)  # (g, 2 o, s)
 
-        def add(values: Tensor) -> Tensor:
-            """Sums (o, 2, g, r, ...) of values (g s, r, ...)."""
+        def add(values: Tensor, sizes: int) -> Tensor:
+            """Sums (o, sizes, g, r, ...) of values (g s, r, ...)."""
+            by_group = weights[:, :sizes].flatten(0, 1).transpose(0, 1)  # (g, o sizes, s)
             added = by_group @ values.reshape(*sets.shape, -1)
-            return added.reshape(len(sets), -1, 2, *values.shape[1:]).movedim(0, 2)
+            return added.reshape(len(sets), -1, sizes, *values.shape[1:]).movedim(0, 2)
 
         def sums_of(i: int) -> Sums:
-            table, whitening = tables[i], self._whitening[i]
-            if self._maps[i].dense:
-                # Squared lengths of whitened features, by their components in a few directions.
-                sketch = whitening.mT @ random_directions(table.shape[2]).to(whitening)
-                squares = add((table @ sketch.to(table)).square().sum(2))
-            else:
-                squares = table.new_zeros(len(near), 2, len(sets), table.shape[1])
-            return Sums(add(table), squares, (others.flatten(2) @ table[:, 0]).double())
+            table, sizes = tables[i], self._maps[i].sizes
+            elsewhere = (others.flatten(2) @ table[:, 0]).double()
+            if not self._maps[i].dense:
+                scale = self._whitening[i]
+                squares = table.new_zeros(len(near), sizes, len(sets), table.shape[1])
+                return Sums(add(table, sizes) / scale.to(table), squares, elsewhere / scale)
+            whiten = self._whitening[i].mT
+            # Squared lengths of whitened features, by their components in a few directions.
+            sketch = whiten @ random_directions(table.shape[2]).to(whiten)
+            squares = add((table @ sketch.to(table)).square().sum(2), sizes)
+            return Sums(add(table, sizes) @ whiten.to(table), squares, elsewhere @ whiten)
 
         return map_in_threads(sums_of, range(len(tables)))
 
@@ -452,10 +463,10 @@ def scales(features: Tensor) -> Tensor:
 
 
 def random_directions(p: int) -> Tensor:
-    """Orthogonal random directions (p, q), in which squared lengths keep their mean."""
-    q = min(p, DIRECTIONS)
-    chance = cpu.randn(p, q, generator=stream(0, "directions", p), dtype=torch.double)
-    directions: Tensor = torch.linalg.qr(chance).Q * math.sqrt(p / q)
+    """Orthogonal random directions (p, c), in which squared lengths keep their mean."""
+    c = min(p, DIRECTIONS)
+    chance = cpu.randn(p, c, generator=stream(0, "directions", p), dtype=torch.double)
+    directions: Tensor = torch.linalg.qr(chance).Q * math.sqrt(p / c)
     return directions
 
 
@@ -463,18 +474,17 @@ Statistics = Iterator[tuple[str, Tensor]]
 
 
 def dense_statistics(
-    each: FeatureMap, total: Tensor, own: Tensor, elsewhere: Tensor, whitening: Tensor
+    each: FeatureMap, total: Tensor, own: Tensor, elsewhere: Tensor
 ) -> Statistics:
     """Kinds of evidence and statistics (1, H + 1) of a dense map.
 
-    From L (2, H + 1, p) and D (2, H + 1) in the small and the whole neighbourhood, and S (2, p)
-    around x_o and over all that is not near, whitened by a matrix (p, p).
+    From L (s, H + 1, p) and D (s, H + 1) in neighbourhoods of s sizes, the whole one first, and S
+    (2, p) around x_o and over all that is not near; L and S are whitened.
     """
-    total, elsewhere = (total @ whitening.mT.to(total)).double(), elsewhere @ whitening.mT
-    for size in (1, 0)[: each.near_sizes]:
-        yield "near", (total[size].square().sum(1) - own[size])[None]
-    for learned in elsewhere:
-        yield each.kind, ((total[1] * (learned + total[1])).sum(1) - own[1])[None]
+    for length, diagonal in zip(total[: each.near_sizes].square().sum(2), own, strict=False):
+        yield "near", (length - diagonal)[None]
+    for direction in elsewhere:
+        yield each.kind, ((total[0] * (direction + total[0])).sum(1) - own[0])[None]
 
 
 def sparse_statistics(
@@ -482,13 +492,13 @@ def sparse_statistics(
 ) -> Statistics:
     """Kinds of evidence and statistics (j, H + 1) of a sparse map, of which the largest counts.
 
-    From scaled L (2, H + 1, j q) of so many sets in the small and the whole neighbourhood, and S
-    (j q,) over all that is not near, which has unit variance if q is right.
+    From scaled L (2, H + 1, j c) of so many sets in the whole and the smaller neighbourhood, and S
+    (j c,) over all that is not near, which has unit variance if q is right.
     """
-    for near, size in zip(total.double(), sizes, strict=True):
+    for near, size in zip(total, sizes, strict=True):
         yield each.kind, near.square().unflatten(1, (-1, each.columns)).sum(2).mT / size
     beyond = elsewhere.sign() * (elsewhere.abs() - NOISE).clamp_min(0)
-    yield "learned", (total[1] * beyond).sum(1)[None]
+    yield "learned", (total[0] * beyond).sum(1)[None]
 
 
 def surprise(statistics: np.ndarray) -> np.ndarray:
