@@ -104,7 +104,7 @@ def zoom(made: Design, q: Perturbed, n: int, seed: int, simulate: Any = None) ->
     names = ("near", "embed", "drawing", "names", "labels")
     options = options_of(draws=K, seed=seed, **dict.fromkeys(names))
     found = prepare(q.sample, None, None, made.x_o, options, source)
-    return found.tested, found.near
+    return found.test_pairs, found.near
 
 
 def prior(made: Design, q: Perturbed, n: int, seed: int) -> Given:

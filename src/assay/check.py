@@ -8,12 +8,16 @@
     print(found)
     found.report("report.html")
 
-1. **Is x_o like the simulations?** If not, nothing is said of q (:mod:`assay.answers.typical`).
-2. **Is q right near x_o?** An exact test (:mod:`assay.local.score`).
-3. **How far off can q be?** Simultaneous intervals (:mod:`assay.answers.bounds`).
-4. **What can be done?** The last line of the verdict (:mod:`assay.verdict`).
+1. **Is x_o like the simulations?** An exact p-value (:mod:`assay.answers.typical`). At a corrected
+   p of at most 0.01 the verdict is *outside*, and nothing is said of q.
+2. **Is q right near x_o?** An exact test (:mod:`assay.local.score`). At a corrected p of at most
+   `alpha` the verdict is *rejected*.
+3. **How far off can q be?** Simultaneous intervals (:mod:`assay.answers.bounds`). If q is not
+   rejected, and all means and widths lie within `tolerance`, the verdict is *passed*. Everything
+   else is *inconclusive*.
+4. **What can be done?** Each verdict ends with one next step (:mod:`assay.verdict`).
 
-Context never changes a verdict: tests over all x, a classifier, p-values at other observations.
+Tests over all x, a classifier and p-values at other x are context. They change no verdict.
 
 **x_o must not be chosen by looking at the parameters of the calibration.** It may be any data, and
 may depend on the simulated x; if it is picked because of the theta near it, p-values do not hold.
@@ -25,6 +29,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -48,11 +53,11 @@ from .data.posterior import Embed
 from .data.prepare import Prepared, options_of, prepare
 from .local.score import Score, score
 from .nulls.ranks import UniformRanks
-from .results import enough_nulls, versions
-from .text import PrintableVerdict
-from .verdict import OVER_ALL_X, Surroundings
+from .results import enough_nulls, html_part, versions
+from .text import MOST_LINES, text
+from .verdict import OVER_ALL_X, Surroundings, Verdict
 
-# The stages of a check, and the seconds that they take, about.
+# The stages of a check, and the seconds that they take, about; for progress.
 STAGES = {
     "drawing from q": 2.0,
     "comparing x_o with simulations": 0.2,
@@ -60,8 +65,8 @@ STAGES = {
     "bounding errors": 0.3,
     "looking at other x": 4.0,
 }
-# Simulated observations for pictures, and numbers of them, at most; at how many q is tested, and
-# with how many copies.
+# Simulated x for pictures, and numbers of all of them, at most; at how many of them q is tested,
+# and with how many copies.
 PICTURED, MOST_NUMBERS, TESTED, COPIES_ELSEWHERE = 400, 100_000, 16, 99
 # Pairs for tests over all x, at most, and the draws of q at each x that their ranks ask for.
 PAIRS_OVER_ALL_X, FEWEST_DRAWS = 1000, 4
@@ -112,10 +117,11 @@ def check(
         names: Names of the parameters.
         labels: Names of the observations.
         alpha: The level at which q is rejected.
-        tolerance: How far off q may be where it passes: 0.5 is half an sd, and half of a width.
+        tolerance: How far off q may be to pass. With 0.5 every mean must be right within half a
+            standard deviation of q, and every width within a factor of 1.5.
         near: What is near x_o: a share of the simulations, or :class:`assay.Nearest`.
         draws: Draws of q that are made at each x.
-        nulls: Relabelled copies of the test.
+        nulls: The number of relabelled copies that the test makes of the data.
         classifier: Gives the draws at x_o probabilities, for pictures; None leaves it out.
         embed: Turns observations into features, as in :class:`assay.Calibration`.
         drawing: How draws of q are made: time limits, failures and resumption.
@@ -144,17 +150,18 @@ def check(
         stage.enter("drawing from q")
         data = prepare(posterior, theta, x, x_o, options, source)
         embed, layout = data.pairs.embed, data.pairs.layout
-        embed = None if embed is None else partial(features_of, embed=embed, layout=layout)
+        if embed is not None:
+            embed = partial(features_of, embed=embed, layout=layout)
         stage.enter("comparing x_o with simulations")
-        like = typical(data.average.x, data.draws.x, embed, seed)
+        typical_x = typical(data.prior_pairs.x, data.observed.x, embed, seed)
         stage.enter("testing q near x_o")
-        test = score(data.tested, data.near, nulls, seed)
-        tested = test(data.draws.x)
+        test = score(data.test_pairs, data.near, nulls, seed)
+        tested = test(data.observed.x)
         stage.enter("bounding errors")
-        limits = bounds(data.pairs, data.draws.x, data.near, seed)
+        limits = bounds(data.pairs, data.observed.x, data.near, seed)
         stage.enter("looking at other x")
         context = {
-            "predictive": data.predicted and rank_among(*data.predicted, data.draws.x, embed),
+            "predictive": data.predicted and rank_among(*data.predicted, data.observed.x, embed),
             "surroundings": _surroundings(data, test, seed),
             "classified": None if classifier is None else _classify(data, classifier, seed),
             **_over_all_x(data, alpha, seed),
@@ -166,18 +173,28 @@ def check(
         labels=data.labels,
         alpha=alpha,
         tolerance=tolerance,
-        typical=like,
+        typical=typical_x,
         test=tested,
-        bounds=replace(limits, names=data.names).without(like.outside),
+        bounds=replace(limits, names=data.names).without(typical_x.outside),
         remarks=data.remarks,
-        settings={**data.tested.summary, **settings, "seed": seed, **when, **versions()},
+        settings={**data.test_pairs.summary, **settings, "seed": seed, **when, **versions()},
         **context,
     )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Check(PrintableVerdict):
-    """What :func:`check` found; it can be printed, drawn, saved and reported."""
+class Check(Verdict):
+    """What :func:`check` found: a verdict that can be printed, drawn, saved and reported."""
+
+    def text(self, most: int = MOST_LINES) -> str:
+        """What was found, for a terminal; of many observations so many lines at most."""
+        return text(self, most)
+
+    def __repr__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        return html_part(f"<pre>{escape(text(self))}</pre>")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Saves it to a file, to be read by :func:`assay.load`."""
@@ -228,12 +245,13 @@ def _simulations(
 
 def _surroundings(data: Prepared, test: Score, seed: int) -> Surroundings:
     """Some simulated observations, and p-values at a few of them."""
-    most = min(PICTURED, max(TESTED, MOST_NUMBERS // data.average.x[0].numel()))
-    rows = some_rows(len(data.average.x), most, stream(seed, "surroundings"))
-    x, pvalue = data.average.x[rows], np.full(len(rows), np.nan)
+    most = min(PICTURED, max(TESTED, MOST_NUMBERS // data.prior_pairs.x[0].numel()))
+    rows = some_rows(len(data.prior_pairs.x), most, stream(seed, "surroundings"))
+    x, pvalue = data.prior_pairs.x[rows], np.full(len(rows), np.nan)
     features = data.pairs.observation(Draws(x)).features
-    theirs = data.pairs.observation(data.draws).features
-    near = data.near.inside(torch.cat([features, data.pairs.features]), theirs)[:, : len(rows)]
+    centres = data.pairs.observation(data.observed).features
+    # Near among all pairs, so that the share that is near is that of the check.
+    near = data.near.inside(torch.cat([features, data.pairs.features]), centres)[:, : len(rows)]
     if not data.around:
         pvalue[:TESTED] = test.pvalues(x[:TESTED], COPIES_ELSEWHERE)
     return Surroundings(x.cpu().numpy(), near.cpu().numpy(), pvalue)
@@ -243,21 +261,21 @@ def _classify(data: Prepared, classifier: Classifier, seed: int) -> Any:
     """A classifier's probabilities at draws of q, with those of relabelled copies."""
     from .local.lc2st import lc2st  # trains networks, which a check may leave out
 
-    rows = some_rows(len(data.tested), PAIRS_OF_CLASSIFIER, stream(seed, "classifier"))
-    pairs = data.tested.subset(rows)
+    rows = some_rows(len(data.test_pairs), PAIRS_OF_CLASSIFIER, stream(seed, "classifier"))
+    pairs = data.test_pairs.subset(rows)
     if pairs.theta_q is not None:
         pairs = replace(pairs, theta_q=pairs.theta_q[:, :1])
-    found = lc2st(pairs, classifier, COPIES_OF_CLASSIFIER, seed=seed)(data.draws)
+    found = lc2st(pairs, classifier, COPIES_OF_CLASSIFIER, seed=seed)(data.observed)
     # As many digits as can be drawn.
     return replace(found, null_probabilities=np.asarray(found.null_probabilities, np.float16))
 
 
 def _over_all_x(data: Prepared, alpha: float, seed: int) -> dict[str, Any]:
     """Tests over all x; None where q has too few draws at each x."""
-    if (data.average.k or 0) < FEWEST_DRAWS:
+    if (data.prior_pairs.k or 0) < FEWEST_DRAWS:
         return dict.fromkeys(("sbc", "coverage", "tarp"))
-    rows = some_rows(len(data.average), PAIRS_OVER_ALL_X, stream(seed, "over all x"))
-    pairs = data.average.subset(rows)
+    rows = some_rows(len(data.prior_pairs), PAIRS_OVER_ALL_X, stream(seed, "over all x"))
+    pairs = data.prior_pairs.subset(rows)
     null = UniformRanks.enough(2 * pairs.m + 1, OVER_ALL_X * alpha)
     return {
         "sbc": replace(sbc(pairs, null=null, seed=seed), names=data.names),

@@ -4,12 +4,10 @@ One observation takes at most 16 lines: the answer, a table of the worst paramet
 and the next step. Many observations are counted, and take a line each, the most urgent first.
 """
 
-from html import escape
-
 import numpy as np
 
 from .names import readable, shorten
-from .results import equals, html_part, laid_out, wrapped
+from .results import equals, laid_out, wrapped
 from .verdict import COLUMNS, ENDS, OUTSIDE, REJECTED, VERDICTS, Verdict
 
 # Lines on many observations, and on a single one, at most.
@@ -21,80 +19,75 @@ HEADINGS = ("mean of q - true, sd", "width q / true", "90 % interval holds")
 RIGHT = dict(zip(COLUMNS, (0.0, 1.0, 90.0), strict=True))
 
 
-class PrintableVerdict(Verdict):
-    """A verdict that can be printed."""
+def text(found: Verdict, most: int = MOST_LINES) -> str:
+    """What was found, for a terminal; of many observations so many lines at most."""
+    step = wrapped(f"Next: {found.next_step(found.urgency[0])}", "  ")
+    lines = _one(found, step) if len(found) == 1 else _many(found, most)
+    return "\n".join([*lines, *(wrapped(remark, "  ") for remark in found.remarks), step])
 
-    def text(self, most: int = MOST_LINES) -> str:
-        """What was found, for a terminal; of many observations so many lines at most."""
-        step = wrapped(f"Next: {self.next_step(self.urgency[0])}", "  ")
-        lines = self._one(step) if len(self) == 1 else self._many(most)
-        return "\n".join([*lines, *(wrapped(remark, "  ") for remark in self.remarks), step])
 
-    def _one(self, step: str) -> list[str]:
-        """The answer, a table as long as there is room above the next step, and the context."""
-        head = wrapped(self.headline(), "  ")
-        if self.verdicts[0] == OUTSIDE:
-            return [head]
-        like = f"x_o is like the simulations (p {equals(float(self.typical.pvalue[0]))})."
-        foot = wrapped(" ".join([like, *self.context]), "  ")
-        for most in range(MOST_PARAMETERS, 0, -1):
-            lines = [head, "", self._table(most), "", foot]
-            if "\n".join([*lines, step]).count("\n") < MOST_OF_ONE:
-                break
-        return lines
+def _one(found: Verdict, step: str) -> list[str]:
+    """The answer, a table as long as there is room above the next step, and the context."""
+    head = wrapped(found.headline(), "  ")
+    if found.verdicts[0] == OUTSIDE:
+        return [head]
+    like = f"x_o is like the simulations (p {equals(float(found.typical.pvalue[0]))})."
+    foot = wrapped(" ".join([like, *found.context]), "  ")
+    for most in range(MOST_PARAMETERS, 0, -1):
+        lines = [head, "", _table(found, most), "", foot]
+        if "\n".join([*lines, step]).count("\n") < MOST_OF_ONE:
+            break
+    return lines
 
-    def _many(self, most: int) -> list[str]:
-        """A line that counts, and a line for each observation, the most urgent first."""
-        words, rows = self.verdicts, []
-        for i in self.urgency[:most]:
-            p = "–" if words[i] == OUTSIDE else equals(float(self.pvalue[i])).lstrip("= ")
-            rows.append([self.labels[i], f" {words[i]}", p, self.reason(i)])
-        counts = ", ".join(f"{words.count(word)} {word}" for word in VERDICTS if word in words)
-        pairs = f"{self.nearest(0)} of {self.settings['n']} pairs; corrected p"
-        table = laid_out(["", " verdict", "p", pairs], rows, left=2, clip_last=True)
-        lines = [wrapped(f"Of {len(self)} observations: {counts}.", "  "), "", *table, ""]
-        if len(self) > most:
-            lines.append(f"... and {len(self) - most} more")
-        return [*lines, wrapped(" ".join(self.context), "  ")] if self.context else lines
 
-    def _table(self, most: int) -> str:
-        """Means, widths and coverage of the worst parameters, and other wrong rows, of one x_o."""
-        wrong, order = self.wrong(), self.worst_parameters(0)
-        chosen, rest = sorted(order[:most]), order[most:]
-        names = [readable(self.names[j]) for j in chosen]
-        short = [shorten(name, LETTERS) for name in names]
-        names = short if len(set(short)) == len(names) else names
-        cells = [[self._cell(j, kind) for kind in COLUMNS] for j in chosen]
-        rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
-        lines = laid_out(["parameter", *HEADINGS], rows)
-        if rest:
-            among = {row.parameters for row in wrong if row.kind in COLUMNS}
-            count = len(among & {(self.names[j],) for j in rest})
-            words = f"and {len(rest)} more" + (f", {count} of them wrong" if count else "")
-            limits = self.limits(0, rest)
-            lines.append(words if "nan" in limits else f"{words}: {limits}")
-        if self.other_sentences():
-            lines.append(f"Also: {'; '.join(self.other_sentences())}.")
-        if self.verdicts[0] == REJECTED and not wrong:
-            lines.append(f"No single number is wrong beyond its interval: {self.evidence(0)}.")
-        if any(cell.endswith("*") for row in cells for cell in row):
-            lines.append("* wrong. Intervals hold for all rows together with probability 0.95.")
-        return "\n".join(wrapped(line, "  ") for line in lines)
+def _many(found: Verdict, most: int) -> list[str]:
+    """A line that counts, and a line for each observation, the most urgent first."""
+    words, rows = found.verdicts, []
+    for i in found.urgency[:most]:
+        p = "–" if words[i] == OUTSIDE else equals(float(found.pvalue[i])).lstrip("= ")
+        rows.append([found.labels[i], f" {words[i]}", p, found.reason(i)])
+    counts = ", ".join(f"{words.count(word)} {word}" for word in VERDICTS if word in words)
+    pairs = f"{found.nearest(0)} of {found.settings['n']} pairs; corrected p"
+    table = laid_out(["", " verdict", "p", pairs], rows, left=2, clip_last=True)
+    lines = [wrapped(f"Of {len(found)} observations: {counts}.", "  "), "", *table, ""]
+    if len(found) > most:
+        lines.append(f"... and {len(found) - most} more")
+    return [*lines, wrapped(" ".join(found.context), "  ")] if found.context else lines
 
-    def _cell(self, j: int, kind: str) -> str:
-        """A number with its interval, and a star where it is wrong."""
-        parts = np.stack([getattr(self.bounds, kind + end)[0, j] for end in ENDS])
-        value, lower, upper = 100 * parts[:, 1] if kind == "coverage" else parts
-        if np.isnan(value + lower + upper):
-            return "–"
-        wrong = self.verdicts[0] == REJECTED and not lower <= RIGHT[kind] <= upper
-        mark = " *" if wrong else "  "
-        if kind == "coverage":
-            return f"{value:.0f} % ({lower:.0f} to {upper:.0f}){mark}"
-        return f"{value:.2f} ({lower:.2f} to {upper:.2f}){mark}"
 
-    def __repr__(self) -> str:
-        return self.text()
+def _table(found: Verdict, most: int) -> str:
+    """Means, widths and coverage of the worst parameters, and other wrong rows, of one x_o."""
+    wrong, order = found.wrong(), found.worst_parameters(0)
+    chosen, rest = sorted(order[:most]), order[most:]
+    names = [readable(found.names[j]) for j in chosen]
+    short = [shorten(name, LETTERS) for name in names]
+    names = short if len(set(short)) == len(names) else names
+    cells = [[_cell(found, j, kind) for kind in COLUMNS] for j in chosen]
+    rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
+    lines = laid_out(["parameter", *HEADINGS], rows)
+    if rest:
+        among = {row.parameters for row in wrong if row.kind in COLUMNS}
+        count = len(among & {(found.names[j],) for j in rest})
+        words = f"and {len(rest)} more" + (f", {count} of them wrong" if count else "")
+        limits = found.limits(0, rest)
+        lines.append(words if "nan" in limits else f"{words}: {limits}")
+    if found.other_sentences():
+        lines.append(f"Also: {'; '.join(found.other_sentences())}.")
+    if found.verdicts[0] == REJECTED and not wrong:
+        lines.append(f"No single number is wrong beyond its interval: {found.evidence(0)}.")
+    if any(cell.endswith("*") for row in cells for cell in row):
+        lines.append("* wrong. Intervals hold for all rows together with probability 0.95.")
+    return "\n".join(wrapped(line, "  ") for line in lines)
 
-    def _repr_html_(self) -> str:
-        return html_part(f"<pre>{escape(self.text())}</pre>")
+
+def _cell(found: Verdict, j: int, kind: str) -> str:
+    """A number with its interval, and a star where it is wrong."""
+    parts = np.stack([getattr(found.bounds, kind + end)[0, j] for end in ENDS])
+    value, lower, upper = 100 * parts[:, 1] if kind == "coverage" else parts
+    if np.isnan(value + lower + upper):
+        return "–"
+    wrong = found.verdicts[0] == REJECTED and not lower <= RIGHT[kind] <= upper
+    mark = " *" if wrong else "  "
+    if kind == "coverage":
+        return f"{value:.0f} % ({lower:.0f} to {upper:.0f}){mark}"
+    return f"{value:.2f} ({lower:.2f} to {upper:.2f}){mark}"

@@ -73,11 +73,11 @@ SOURCES = {
 class TestEverySource:
     def test_what_belongs_together(self, make):
         found = make()
-        assert len(found.pairs) == len(found.tested)
-        assert torch.equal(found.pairs.x, found.tested.x)
+        assert len(found.pairs) == len(found.test_pairs)
+        assert torch.equal(found.pairs.x, found.test_pairs.x)
         assert (found.pairs.k, found.pairs.m) == (8, M)
-        assert found.draws.x.shape == (1, M)
-        assert found.draws.theta.shape[::2] == (1, M)
+        assert found.observed.x.shape == (1, M)
+        assert found.observed.theta.shape[::2] == (1, M)
         assert found.near.distance is not None
         assert found.labels == ("x_o",)
 
@@ -103,14 +103,14 @@ class TestEverySource:
 class TestPosterior:
     def test_draws_are_made_and_those_given_are_kept(self):
         found = of_posterior()
-        assert found.tested is found.average is found.pairs
+        assert found.test_pairs is found.prior_pairs is found.pairs
         assert torch.equal(found.pairs.theta, THETA)
-        assert found.draws.theta.shape == (1, 1000, M)
+        assert found.observed.theta.shape == (1, 1000, M)
         assert not found.around
         assert found.predicted is None
         given = RIGHT.draws(X_O, 70)
-        assert torch.equal(of_posterior(x_o=given).draws.theta[0], given.theta)
-        assert of_posterior(x_o=Draws(X_O, n=30)).draws.theta.shape == (1, 30, M)
+        assert torch.equal(of_posterior(x_o=given).observed.theta[0], given.theta)
+        assert of_posterior(x_o=Draws(X_O, n=30)).observed.theta.shape == (1, 30, M)
 
     def test_the_seed_decides(self):
         first, again, other = (of_posterior(seed=seed) for seed in (0, 0, 1))
@@ -119,7 +119,7 @@ class TestPosterior:
 
     def test_many_observations(self):
         found = of_posterior(x_o=X[:3] + 1)
-        assert found.draws.theta.shape == (3, 1000, M)
+        assert found.observed.theta.shape == (3, 1000, M)
         assert found.labels == ("x_o[0]", "x_o[1]", "x_o[2]")
 
     def test_names_come_with_parameters_or_with_draws(self):
@@ -139,7 +139,7 @@ class TestPosterior:
             x={"u": X[:, 0], "v": X[:, 1]},
             x_o={"v": X_O[1], "u": X_O[0]},
         )
-        assert torch.equal(found.draws.x[0], X_O)
+        assert torch.equal(found.observed.x[0], X_O)
 
     def test_x_that_fail_are_left_out_and_remarked(self):
         def fails(x, n):
@@ -153,11 +153,11 @@ class TestPosterior:
 class TestFlow:
     def test_latents_are_tested_and_parameters_bounded(self):
         found = of_posterior(RIGHT)
-        assert isinstance(found.tested, Latents)
-        assert found.average is found.pairs
+        assert isinstance(found.test_pairs, Latents)
+        assert found.prior_pairs is found.pairs
         assert found.pairs.space == "parameters"
         z = RIGHT.theta_to_base(found.pairs.theta, found.pairs.x)
-        assert torch.equal(found.tested.theta, z)
+        assert torch.equal(found.test_pairs.theta, z)
         assert found.remarks == ()
 
     def test_draws_of_another_q_are_tested_themselves(self):
@@ -168,12 +168,12 @@ class TestFlow:
                 return super().sample_batched(x, n).clamp_min(-0.2)
 
         found = of_posterior(Cut())
-        assert found.tested is found.pairs
+        assert found.test_pairs is found.pairs
         assert "q is what is sampled: it is tested with draws" in found.remarks[0]
 
     def test_draws_of_another_q_at_x_o_alone(self):
         found = of_posterior(RIGHT, x_o=Gaussian(width=0.4).draws(X_O))
-        assert found.tested is found.pairs
+        assert found.test_pairs is found.pairs
         assert "does not belong to the draws" in found.remarks[0]
 
     @pytest.mark.parametrize("edge", [False, True])
@@ -189,31 +189,31 @@ class TestFlow:
 
         x = torch.randn(N, M, generator=stream(0, "x"))
         found = of_posterior(Truncated(), x if edge else x + 0.5, x)
-        assert (found.tested is found.pairs) == edge
+        assert (found.test_pairs is found.pairs) == edge
         assert ("latent coordinates" in "".join(found.remarks)) != edge
         if not edge:
-            torch.testing.assert_close(found.tested.theta, torch.full((N, M), 0.5))
-            assert found.tested.members.shape == (N, 9, M)
+            torch.testing.assert_close(found.test_pairs.theta, torch.full((N, M), 0.5))
+            assert found.test_pairs.members.shape == (N, 9, M)
 
 
 class TestCalibration:
     def test_it_is_taken_as_it_is(self):
         calibration, draws = RIGHT.calibration(N, k=5), RIGHT.draws(X_O)
         found = of_calibration(calibration, draws)
-        assert found.pairs is found.tested is found.average is calibration
-        assert torch.equal(found.draws.theta[0], draws.theta)
+        assert found.pairs is found.test_pairs is found.prior_pairs is calibration
+        assert torch.equal(found.observed.theta[0], draws.theta)
         assert found.predicted is None
         assert not found.around
 
     def test_latents_alone_have_base_draws_in_place_of_parameters(self):
         latents = RIGHT.latents(N)
         found = of_calibration(latents, X_O)
-        assert found.tested is latents
+        assert found.test_pairs is latents
         assert torch.equal(found.pairs.theta, latents.theta)
         assert found.pairs.theta_q.shape == (N, 8, M)
         assert float(found.pairs.theta_q.std()) == pytest.approx(1, abs=0.1)
-        assert found.draws.theta.shape == (1, 1000, M)
-        assert found.average is found.pairs
+        assert found.observed.theta.shape == (1, 1000, M)
+        assert found.prior_pairs is found.pairs
 
     def test_remarks_are_kept_once(self):
         calibration = replace(RIGHT.calibration(N, k=8), remarks=("one", "two", "one"))
@@ -238,17 +238,17 @@ class TestSimulator:
     def test_pairs_around_x_o_are_tested_with_weights(self):
         found = of_simulator()
         assert found.around
-        assert found.tested is found.pairs
+        assert found.test_pairs is found.pairs
         assert found.pairs.weights.shape == (len(found.pairs),)
         assert float(found.pairs.weights.mean()) == pytest.approx(1)
         assert found.pairs.plain_draws.shape == found.pairs.theta_q.shape
         assert float(found.pairs.theta.std(0).max()) < 1.2
 
     def test_pairs_of_the_prior_alone_say_what_is_usual(self):
-        average = of_simulator().average
-        assert len(average) == 200
-        assert average.weights is average.plain_draws is None
-        assert float(average.theta.std()) == pytest.approx(1, abs=0.15)
+        pairs = of_simulator().prior_pairs
+        assert len(pairs) == 200
+        assert pairs.weights is pairs.plain_draws is None
+        assert float(pairs.theta.std()) == pytest.approx(1, abs=0.15)
 
     def test_how_they_were_made_is_remarked(self):
         (words,) = of_simulator().remarks
@@ -267,7 +267,7 @@ class TestSimulator:
     def test_an_embedding(self):
         found = of_simulator(embed=lambda x: x[:, :1])
         assert found.pairs.features.shape == (len(found.pairs), 1)
-        assert found.average.features.shape == (200, 1)
+        assert found.prior_pairs.features.shape == (200, 1)
 
 
 @pytest.mark.parametrize(("d", "kind"), [(2, Distance), (5, DistanceForQ)])
@@ -278,7 +278,7 @@ def test_near_in_x_or_near_for_q(d, kind, flow):
     calibration = q.calibration(N)
     found = of_posterior(q if flow else draw, calibration.theta, calibration.x, torch.zeros(d))
     assert type(found.near.distance) is kind
-    assert isinstance(found.tested, Latents) == flow
+    assert isinstance(found.test_pairs, Latents) == flow
 
 
 @pytest.mark.parametrize("d", [2, 5])
@@ -287,7 +287,7 @@ def test_what_is_near_does_not_depend_on_true_parameters(d):
     q, x_o = BatchedFlow(m=d), torch.zeros(1, d)
     pairs = q.calibration(N)
     one, two = (of_posterior(q, theta, pairs.x, x_o) for theta in (pairs.theta, pairs.theta**3))
-    assert isinstance(one.tested, Latents)
+    assert isinstance(one.test_pairs, Latents)
     inside = [found.near.inside(found.pairs.features, x_o) for found in (one, two)]
     assert torch.equal(*inside)
 

@@ -148,8 +148,8 @@ MUTATIONS = (
     Mutation(
         "x_o is compared with simulations that were made around it",
         "check.py",
-        "like = typical(data.average.x, data.draws.x,",
-        "like = typical(data.pairs.x, data.draws.x,",
+        "typical_x = typical(data.prior_pairs.x, data.observed.x,",
+        "typical_x = typical(data.pairs.x, data.observed.x,",
         "tests/test_check.py::TestSimulator",
     ),
     # Is x_o like the simulations?
@@ -496,8 +496,8 @@ MUTATIONS = (
     Mutation(
         "pairs around x_o stand for all x",
         "data/prepare.py",
-        "pairs, pairs, made.draws, pairs.nearest(near), made.prior, options, remarks",
-        "pairs, pairs, made.draws, pairs.nearest(near), pairs, options, remarks",
+        "pairs, pairs, made.prior, made.draws, pairs.nearest(near), options, remarks",
+        "pairs, pairs, pairs, made.draws, pairs.nearest(near), options, remarks",
         "tests/data/test_prepare.py::TestSimulator::test_pairs_of_the_prior_alone_say_what_is_usual",
     ),
     Mutation(

@@ -56,23 +56,24 @@ class Prepared:
     """The samples of a check.
 
     Args:
-        pairs: Pairs with draws of q, in parameters; latents where no flow tells parameters.
-        tested: The same pairs as the deciding test looks at them.
-        draws: The observations, with a leading axis, and draws of q there.
+        pairs: Pairs with draws of q, in parameters; latents if a calibration has nothing else.
+        test_pairs: The same pairs for the test that decides, in latents where q is a flow.
+        prior_pairs: Pairs whose parameters are of the prior, with draws of q: the same pairs, or
+            a part of their own where a simulator makes the others around x_o.
+        observed: The observations, with a leading axis, and draws of q there.
         near: What is near an observation.
-        average: Pairs whose parameters are of the prior, with draws of q.
         names, labels: Names of the parameters and of the observations.
-        remarks: What is to be said of the samples.
+        remarks: Sentences about the samples.
         predicted: Simulations of one draw of q at each observation, and these draws; None without
             a simulator.
         around: Whether pairs were simulated around the observations.
     """
 
     pairs: Calibration
-    tested: Calibration
-    draws: Draws
+    test_pairs: Calibration
+    prior_pairs: Calibration
+    observed: Draws
     near: Nearest
-    average: Calibration
     names: tuple[str, ...]
     labels: tuple[str, ...]
     remarks: tuple[str, ...]
@@ -121,7 +122,7 @@ def _from_calibration(calibration: Calibration, x_o: Any, options: Options) -> P
     if many.theta is None:
         many = Draws(many.x, observed.draws)
     near = calibration.nearest(options.near)
-    return _prepared(pairs, calibration, many, near, pairs, options)
+    return _prepared(pairs, calibration, pairs, many, near, options)
 
 
 def _from_posterior(posterior: Any, theta: Any, x: Any, x_o: Any, options: Options) -> Prepared:
@@ -136,9 +137,10 @@ def _from_posterior(posterior: Any, theta: Any, x: Any, x_o: Any, options: Optio
     drawn = drawn_at(sampler, given.x, options.draws, options.seed, "draws", options.drawing)
     pairs = given.with_draws(drawn, given.features_by(sampler, options.embed))
     many = _with_draws(_observed(x_o, given.layout), pairs, sampler, options)
-    tested, remark = _tested(sampler, pairs, many, options.seed)
-    near = _nearest(options.near, pairs, tested)
-    return _prepared(pairs, tested, many, near, pairs, options, (*drawn.remarks, *remark))
+    test_pairs, remark = _test_pairs(sampler, pairs, many, options.seed)
+    near = _nearest(options.near, pairs, test_pairs)
+    remarks = *drawn.remarks, *remark
+    return _prepared(pairs, test_pairs, pairs, many, near, options, remarks)
 
 
 def _from_simulator(posterior: Any, x_o: Any, options: Options, source: Simulations) -> Prepared:
@@ -156,29 +158,29 @@ def _from_simulator(posterior: Any, x_o: Any, options: Options, source: Simulati
         near = made.share
     remarks = made.sentence, *made.near.remarks, *made.prior.remarks
     prepared = _prepared(
-        pairs, pairs, made.draws, pairs.nearest(near), made.prior, options, remarks
+        pairs, pairs, made.prior, made.draws, pairs.nearest(near), options, remarks
     )
     return replace(prepared, predicted=made.predicted, around=True)
 
 
 def _prepared(
     pairs: Calibration,
-    tested: Calibration,
-    draws: Draws,
+    test_pairs: Calibration,
+    prior_pairs: Calibration,
+    observed: Draws,
     near: Nearest,
-    average: Calibration,
     options: Options,
     remarks: tuple[str, ...] = (),
 ) -> Prepared:
-    o = len(draws.x)
+    o = len(observed.x)
     names = pairs.parameter_names
     if options.names is not None:
         names = check_names("names", options.names, pairs.m)
     labels = ("x_o",) if o == 1 else tuple(f"x_o[{i}]" for i in range(o))
     if options.labels is not None:
         labels = check_names("labels", options.labels, o)
-    said = (*remarks, *_own_remarks(pairs, draws, near, labels))
-    return Prepared(pairs, tested, draws, near, average, names, labels, tuple(dict.fromkeys(said)))
+    remarks = tuple(dict.fromkeys((*remarks, *_own_remarks(pairs, observed, near, labels))))
+    return Prepared(pairs, test_pairs, prior_pairs, observed, near, names, labels, remarks)
 
 
 def _observed(x_o: Any, layout: Layout | None) -> Draws:
@@ -197,17 +199,17 @@ def _with_draws(given: Draws, pairs: Calibration, sampler: Posterior, options: O
     return replace(many, theta=at)
 
 
-def _nearest(near: float | Nearest | None, pairs: Calibration, tested: Calibration) -> Nearest:
+def _nearest(near: float | Nearest | None, pairs: Calibration, test_pairs: Calibration) -> Nearest:
     """What is near; for latents, whose base draws are others, near for q by its draws alone."""
     near = as_nearest(near)
-    if near.distance is not None or not isinstance(tested, Latents):
-        return tested.nearest(near) if tested is pairs else pairs.nearest(near)
+    if near.distance is not None or not isinstance(test_pairs, Latents):
+        return pairs.nearest(near)
     if pairs.features.shape[1] <= FEW_FEATURES:
         return replace(near, distance=Distance())
     return replace(near, distance=DistanceForQ.fit(pairs.features, cast(Tensor, pairs.theta_q)))
 
 
-def _tested(
+def _test_pairs(
     sampler: Posterior, pairs: Calibration, draws: Draws, seed: int
 ) -> tuple[Calibration, tuple[str, ...]]:
     """What the deciding test looks at: latents of a flow, coordinates in which q is normal, draws.
