@@ -298,8 +298,8 @@ MUTATIONS = (
     Mutation(
         "a bias with the wrong sign",
         "answers/bounds.py",
-        "self.error = (draws.mean(1) - truth) / scale",
-        "self.error = (truth - draws.mean(1)) / scale",
+        "self.offset = (draws.mean(1) - truth) / scale",
+        "self.offset = (truth - draws.mean(1)) / scale",
         f"{BOUNDS}::test_numbers_and_directions[high]",
     ),
     Mutation(

@@ -14,8 +14,9 @@ wide. Near x_o all simulations weigh the same, and the numbers are averages over
 *at* x_o the weights are those of a local-quadratic fit.
 
 **Intervals** come from a bootstrap over sets (a true parameter with the draws at its x), with
-errors from influence functions. There are two families, each simultaneous with probability 0.95:
-means, widths and slopes of the mean decide, all other rows explain. References: Hall 1992, *The
+standard errors from influence functions. There are two families, each simultaneous with
+probability 0.95. The first has means, widths and slopes of the mean; q is within a tolerance if
+its means and widths are. The second has all other rows. References: Hall 1992, *The
 Bootstrap and Edgeworth Expansion*, for studentised intervals; Romano and Wolf 2005, *Exact and
 Approximate Stepdown Methods*, for simultaneous ones; Clopper and Pearson 1934 for coverage.
 """
@@ -88,8 +89,9 @@ def bounds(
     check_calibration(calibration)
     features = calibration.features, calibration.observation(Draws.of(x_o)).features
     near, seed = calibration.nearest(near), seed_of(seed)
-    members = calibration.sets(BASE_DRAWS, stream(seed, "base"))
-    if calibration.plain_draws is not None:
+    if calibration.plain_draws is None:
+        members = calibration.sets(BASE_DRAWS, stream(seed, "base"))
+    else:  # pairs that were simulated around x_o, whose sets hold more than draws of q
         members = torch.cat([calibration.theta[:, None], calibration.plain_draws], 1)
     weights = cpu.ones(len(members)) if calibration.weights is None else calibration.weights
     coordinates, centres, members, weights = (
@@ -106,6 +108,7 @@ def bounds(
         sizes = {"near": np.array(sets.worth), "expected_width": expected_width}
         truths, draws = sets.truths[some], sets.draws[some, :MOST_DRAWS]
         pictures = {"near_truths": truths, "near_draws": draws.reshape(-1, calibration.m)}
+        pictures = {name: part.astype(np.float32) for name, part in pictures.items()}
         return table, numbers_at(sets, centres[i]), sizes, pictures
 
     with spread_over(min(available_threads(), len(inside))) as apply:
@@ -114,12 +117,10 @@ def bounds(
         {name: np.stack([each[name] for each in parts]) for name in parts[0]}
         for parts in zip(*found, strict=True)
     )
-    common: dict[str, Any] = {"names": calibration.parameter_names, "share": near.share, **sizes}
-    common |= {"n": len(calibration), "draws": members.shape[1] - 1}
-    truths, draws = (part.astype(np.float32) for part in pictures.values())
-    return Bounds(
-        table=table, at=Bounds(table=at, **common), near_truths=truths, near_draws=draws, **common
-    )
+    both: dict[str, Any] = {"names": calibration.parameter_names, "share": near.share, **sizes}
+    both |= {"n": len(calibration), "draws": members.shape[1] - 1}
+    here: dict[str, Any] = {"at": Bounds(table=at, **both), **pictures}
+    return Bounds(table=table, **both, **here)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -146,8 +147,8 @@ class Bounds(Frozen):
         n, draws: The number of simulations, and of draws of q at each x.
         share: The share that is near; None if it depends on n.
         at: Bias and width at x_o itself. There each interval holds by itself.
-        near_truths, near_draws: Some true parameters near x_o and draws of q at the same x, in
-            standard deviations of q around its mean there, (o, t, m).
+        near_truths, near_draws: Some true parameters near x_o, (o, t, m), and some draws of q at
+            the same x, (o, s, m), in standard deviations of q around its mean there.
     """
 
     names: tuple[str, ...]
@@ -275,6 +276,7 @@ class NearSets:
         nearest = nearest_sets(coordinates.numpy())
         # A single draw is measured from the mean of draws at other x, which dilutes errors.
         centre = draws.mean(1) if k > 1 else draws[nearest, 0].mean(1)
+        # For each draw the mean of all others at its x.
         others = (k * centre[:, None] - draws) / (k - 1) if k > 1 else centre[:, None]
         apart = draws - centre[:, None]
         covariance = np.einsum("nkj,nkl->njl", apart, apart) / max(1, k - 1)
@@ -283,17 +285,19 @@ class NearSets:
         # Covariances (n, m, m) and variances (n, m) of the draws in each set.
         self.covariance = covariance / (scale[:, :, None] * scale[:, None])
         self.variance = np.einsum("njj->nj", self.covariance)
-        # True parameters (n, m) and draws (n, k, m), less the mean of k - 1 (other) draws.
+        # True parameters (n, m) and draws (n, k, m), both less the mean of k - 1 draws of their
+        # set, so that they have the same distribution if q is right.
         self.truths = (truth - others[:, -1]) / scale
         self.draws = (draws - others) / scale[:, None]
-        # The mean of the draws less the true parameter, and its square, (n, m).
-        self.error = (draws.mean(1) - truth) / scale
-        self.square = self.error**2 if k > 1 else self.truths**2 + self.draws[:, 0] ** 2
+        # e, the mean of the draws less the true parameter, and e^2, (n, m). With a single draw the
+        # product of both is left out of e^2, whose mean is zero.
+        self.offset = (draws.mean(1) - truth) / scale
+        self.square = self.offset**2 if k > 1 else self.truths**2 + self.draws[:, 0] ** 2
 
     def estimate(
         self, value: np.ndarray, influence: np.ndarray, error: np.ndarray | None = None
     ) -> Estimate:
-        """Numbers (...) from the influence (n, ...) of each set, and their errors if known."""
+        """Numbers (...) from the influence (n, ...) of each set; standard errors, if known."""
         pulls = np.einsum("n,n...->n...", self.weights, influence)
         if error is None:
             error = np.sqrt(np.square(pulls).sum(0) * self.n / (self.n - 1))
@@ -351,15 +355,16 @@ def numbers_at(sets: NearSets, centre: Tensor) -> Table:
     return {"bias": bias, "width": np.exp(log_width)}
 
 
-def bias_and_width(sets: NearSets, design: np.ndarray, solve: np.ndarray) -> Estimate:
+def bias_and_width(sets: NearSets, design: np.ndarray, projection: np.ndarray) -> Estimate:
     """Biases and log widths, (2, m); each deviation is in standard errors of its own sample.
 
-    Means of e, e^2 and s^2 are the first coefficients of a regression with a design (n, p), to
-    which (p, n) solves: ones for means near x_o, powers of coordinates for means at x_o.
+    Means of e, e^2 and s^2 are the intercepts of a regression with a design (n, p) and the matrix
+    (p, n) that takes values to coefficients. Near x_o the design is a column of ones; at x_o it
+    has powers of coordinates.
     """
-    values, weights, k = np.stack([sets.error, sets.square, sets.variance]), solve[0], sets.k
-    coefficients = solve @ values  # (3, p, m)
-    leverage = np.clip((design * solve.T).sum(1), 0, 0.9)
+    values, k = np.stack([sets.offset, sets.square, sets.variance]), sets.k
+    coefficients, weights = projection @ values, projection[0]  # (3, p, m) and (n,)
+    leverage = np.clip((design * projection.T).sum(1), 0, 0.9)
     pulls = (values - design @ coefficients) * (weights / (1 - leverage))[:, None]
     products = pulls[:, None] * pulls  # (3, 3, n, m)
     without_own = 1 - np.square(weights).sum()
@@ -399,7 +404,7 @@ def mean_slopes(sets: NearSets) -> Estimate:
     u = principal_coordinates(sets.coordinates, MOST_SLOPES).numpy()
     u = u - w @ u
     u = (u / np.sqrt(np.maximum(w @ u**2, TINY)))[:, None]  # (n, 1, c)
-    e = ((sets.error - w @ sets.error) / np.sqrt(w @ sets.variance))[:, :, None]  # (n, m, 1)
+    e = ((sets.offset - w @ sets.offset) / np.sqrt(w @ sets.variance))[:, :, None]  # (n, m, 1)
     slope = np.einsum("n,njc->jc", w, e * u)
     return sets.estimate(slope, (e - slope * u) * u)
 
@@ -447,7 +452,7 @@ def correlations(sets: NearSets) -> tuple[Estimate, np.ndarray]:
     w, m, own = sets.weights, sets.m, sets.covariance
     if m > MOST_PAIRED or sets.k == 1:
         return unknown(m, m), np.full((m, m), np.nan)
-    e = sets.error - w @ sets.error
+    e = sets.offset - w @ sets.offset
     true = e[:, :, None] * e[:, None] / (1 - np.square(w).sum()) - own / sets.k
     parts = []
     for covariance in (own, true):

@@ -10,7 +10,8 @@ counts as the true parameter, two sums matter:
 
 With A the covariance of the features, :math:`A^{-1} S` is a linear classifier that was trained
 elsewhere, and :math:`L A^{-1} (S + L) - D` is the score that it gives to the labelled members near
-x_o, where D takes off what sets would say about themselves. If q is right, this is noise.
+x_o. D is the part of :math:`L A^{-1} L` in which sets are multiplied with themselves, so that only
+agreement between sets counts. If q is right, the rest is noise.
 
 **Why the p-value is exact.** A copy of the data changes the labels of sets near x_o, and of those
 only. If q is right at these x, the members of their sets are exchangeable, so that the data and
@@ -44,6 +45,7 @@ from ..nulls.exchange import Exchange
 from ..results import Holm, LocalResult, MaxT, holm, probability, pvalue, pvalue_error, settings_of
 from .features import Coordinates, FeatureMap, Positions, feature_maps
 
+# P-values are valid with any of these values, which were chosen for power and for time.
 BASE_DRAWS = 16  # at each x, beside a true latent
 GROUPS = 32  # of sets whose labels change together, so that sums are made once for each
 INNER = 0.25  # part of the near sets: errors may be confined to the nearest few
@@ -52,9 +54,12 @@ MEASURED, PENALTY = 1000, 0.01  # sets that covariances are taken from, and thei
 DIRECTIONS = 16  # random directions in which squared lengths are taken
 NOISE = 3.0  # standard deviations beyond which the sum of a sparse feature elsewhere counts
 RECHECKED, MORE_COPIES = 0.1, 999  # p-values up to this are made of so many copies
-MOST_BORROWING = 50  # observations up to which sets elsewhere count; beyond, max-T corrects
 FOLDS = 5  # in which classifiers near x_o are trained
 MOST_FEATURES, MOST_SUMS = 2**27, 2**26  # numbers in the largest tables
+# Observations up to which sets elsewhere count. Holm then corrects, for which there are copies
+# enough. For more of them max-T does, which asks that no statistic looks at labels that are near
+# another observation.
+MOST_BORROWING = 50
 
 
 @full_precision()
