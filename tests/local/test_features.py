@@ -55,7 +55,7 @@ def test_nothing_depends_on_which_member_is_the_true_parameter(r, normal):
 def test_features_are_centred_within_sets(gaussian, latent):
     calibration = gaussian().latents(50) if latent else gaussian().calibration(50, k=7)
     test = assay.score(calibration, null=9)
-    for table in test._features(torch.arange(0, 50, 2)):
+    for table in test._sets.features(torch.arange(0, 50, 2)):
         assert table.shape[:2] == (25, 17 if latent else 8)
         torch.testing.assert_close(table.mean(1), torch.zeros_like(table[:, 0]), atol=1e-5, rtol=0)
 

@@ -254,19 +254,23 @@ def test_strength_is_borrowed_for_few_observations_alone(most, monkeypatch):
 
 def test_sums_of_copies_are_those_of_the_members_they_label():
     test, rows = score(pairs(n=150, k=4), null=5), torch.arange(150)
-    ((sums, near_x_o),) = test._sums_at(X_O[None], borrow=True)
+    ((sums, near_x_o),) = test._sets.sums_at(X_O[None], test.near, borrow=True)
     assert torch.equal(near_x_o[0], Nearest(0.2).inside(test.calibration.x, X_O[None])[0])
     assert near_x_o.sum(1).tolist() == [30, 10]
-    groups, labels = test._groups, test._labels(5)
+    groups, labels = test._sets.groups, test._labels(5)
     group = (groups[..., None] == rows).any(1).byte().argmax(0)  # of each set, (n,)
     chosen = labels[:, group]  # (6, n)
     # In the data, the member that is labelled is the true parameter.
-    assert torch.equal(test._members[rows, chosen[0]], test.calibration.theta)
+    assert torch.equal(test._sets.members[rows, chosen[0]], test.calibration.theta)
     select = torch.nn.functional.one_hot(labels, 5).flatten(1).float()
-    for i, (table, here) in enumerate(zip(test._features(rows), sums, strict=True)):
-        whitening = test._whitening[i] if test._maps[i].dense else (1 / test._whitening[i]).diag()
+    for i, (table, here) in enumerate(zip(test._sets.features(rows), sums, strict=True)):
+        whitening = (
+            test._sets.whitening[i]
+            if test._sets.maps[i].dense
+            else (1 / test._sets.whitening[i]).diag()
+        )
         features = table.double()[rows, chosen] @ whitening.mT  # (6, n, p)
-        assert len(here.near) == len(here.squares) == test._maps[i].sizes
+        assert len(here.near) == len(here.squares) == test._sets.maps[i].sizes
         for added, near in zip(here.near, near_x_o, strict=False):
             found = (select @ added.flatten(0, 1)).double()
             torch.testing.assert_close(found, features[:, near].sum(1), rtol=1e-3, atol=1e-3)
@@ -278,16 +282,16 @@ def test_nothing_but_labels_depends_on_which_member_is_the_true_parameter():
     calibration = pairs(n=100, k=7)
     chosen = torch.rand(100, generator=stream(0, "rows")) < 0.5
     one, two = (score(c, null=9) for c in (calibration, relabel(calibration, chosen)))
-    assert torch.equal(one._members.sort(1).values, two._members.sort(1).values)
+    assert torch.equal(one._sets.members.sort(1).values, two._sets.members.sort(1).values)
     assert torch.equal(one._labels(9), two._labels(9))
-    torch.testing.assert_close(one._coordinates.regression, two._coordinates.regression)
-    for first, second in zip(one._whitening, two._whitening, strict=True):
+    torch.testing.assert_close(one._sets.coordinates.regression, two._sets.coordinates.regression)
+    for first, second in zip(one._sets.whitening, two._sets.whitening, strict=True):
         # Both whiten the same features: what one does, the other undoes, up to rounding.
         matrices = [each if each.ndim == 2 else each.diag() for each in (first, second)]
         both = matrices[0] @ torch.linalg.inv(matrices[1])
         torch.testing.assert_close(both, torch.eye(len(both)).to(both), rtol=0, atol=1e-3)
     truth = {tuple(row) for row in two.calibration.theta.tolist()}
-    assert {tuple(row) for row in two._members[:, 0].tolist()} == truth
+    assert {tuple(row) for row in two._sets.members[:, 0].tolist()} == truth
 
 
 def test_dense_statistics_are_sums_over_pairs_of_sets():

@@ -269,8 +269,8 @@ MUTATIONS = (
     Mutation(
         "strength is borrowed where all observations share their copies",
         "local/score.py",
-        "self._sum(groups, inside, outside * borrow)",
-        "self._sum(groups, inside, outside)",
+        "self._sums(groups, inside, outside * borrow)",
+        "self._sums(groups, inside, outside)",
         f"{SCORE}::test_strength_is_borrowed_for_few_observations_alone",
     ),
     Mutation(

@@ -184,12 +184,12 @@ class Score:
         borrow = len(observation.x) <= MOST_BORROWING
         found = [
             self._test(sums, near, borrow=borrow)
-            for sums, near in self._sums_at(observation.features, borrow=borrow)
+            for sums, near in self._sets.sums_at(observation.features, self.near, borrow=borrow)
         ]
         shaped: Any = observation.shaped
         return ScoreResult(
             **{name: shaped(np.stack([each[name] for each in found])) for name in found[0]},
-            kinds=self._kinds,
+            kinds=self._sets.kinds,
             x=shaped(observation.x.cpu().numpy()),
             adjustment=Holm() if borrow else MaxT(),
             hypothesis=f"q(theta | x) = p(theta | x) {self.near.words}",
@@ -203,7 +203,7 @@ class Score:
         features = self.calibration.observation(Draws.of(x_o)).features
         tables = [
             combine(self._evidence(sums, near, copies or self.null.n))
-            for sums, near in self._sums_at(features, borrow=True)
+            for sums, near in self._sets.sums_at(features, self.near, borrow=True)
         ]
         return np.array([pvalue(table[0], table[1:]) for table in tables])
 
@@ -215,6 +215,10 @@ class Score:
 
     def __repr__(self) -> str:
         return f"Score({self.calibration!r}, {self.near!r}, {self.null!r}, seed={self.seed})"
+
+    @cached_property
+    def _sets(self) -> "Sets":
+        return Sets(self.calibration, self.calibration.own_seed(self.seed))
 
     # The test at one observation, from sums of each map and the near sets (2, n): all of them, and
     # those that are nearest.
@@ -230,6 +234,7 @@ class Score:
             evidence = self._evidence(sums, near, MORE_COPIES)
             statistics = combine(evidence)
             p = pvalue(statistics[0], statistics[1:])
+        auc, auc_error = self._sets.auc(near[0], sums[0])
         return {
             "statistic": statistics[0],
             "null": statistics[1 : 1 + self.null.n],  # as many at every observation
@@ -237,16 +242,30 @@ class Score:
             "copies": len(statistics) - 1,
             "evidence": pvalue(evidence[:, 0], evidence[:, 1:]),
             "near": int(near[0].sum()),
-            **self._auc(near[0], sums[0]),
+            "auc": auc,
+            "auc_error": auc_error,
         }
+
+    def _labels(self, copies: int) -> Tensor:
+        """Which member counts as the true parameter in the sets of each group, (H + 1, g).
+
+        The first version is the data, where it is member 0. In copies it is any member with the
+        same probability. If q is right, members are exchangeable, and so are all versions.
+        """
+        g, r = len(self._sets.groups), self._sets.members.shape[1]
+        check_fits("null", copies, WORD * (g * r + self._sets.numbers // r))
+        # The seed depends on all members alike.
+        chance = stream(self.calibration.members_seed(self.seed), "labels")
+        labels = cpu.randint(r, (copies, g), generator=chance).to(self._sets.groups)
+        return torch.cat([torch.zeros_like(labels[:1]), labels])
 
     def _evidence(self, sums: list[Sums], near: Tensor, copies: int) -> np.ndarray:
         """Evidence of each kind in the data and in copies, with shape (kinds, H + 1)."""
-        sizes = near.sum(1).tolist()
+        labels, sizes = self._labels(copies), near.sum(1).tolist()
+        g, r = self._sets.groups.shape[0], self._sets.members.shape[1]
         elsewhere = max(1, near.shape[1] - sizes[0])
-        labels, r = self._labels(copies), self._members.shape[1]
         # Rows of labelled members in tables (g r, ...) of all members of all groups, (H + 1, g).
-        rows = labels + r * torch.arange(labels.shape[1], device=labels.device)
+        rows = labels + r * torch.arange(g, device=labels.device)
 
         def add(table: Tensor) -> Tensor:
             """Sums (H + 1, p) of the labelled rows of a table (g, r, p)."""
@@ -254,7 +273,7 @@ class Score:
 
         def statistics_of(i: int) -> list[tuple[str, np.ndarray]]:
             """Kinds of evidence and statistics (H + 1,) of one map."""
-            each, here = self._maps[i], sums[i]
+            each, here = self._sets.maps[i], sums[i]
             total = torch.stack([add(part) for part in here.near]).double()  # L
             if each.dense:
                 own = torch.stack([add(part[..., None])[:, 0] for part in here.squares])  # D
@@ -265,144 +284,68 @@ class Score:
                 found = sparse_statistics(each, total, scaled, sizes)
             return [(kind, largest(table.cpu().numpy())) for kind, table in found]
 
-        each_map = map_in_threads(statistics_of, range(len(self._maps)))
+        each_map = map_in_threads(statistics_of, range(len(sums)))
         kinds, statistics = zip(*(one for found in each_map for one in found), strict=True)
         all_kinds, evidence = np.array(kinds), surprise(np.stack(statistics))
-        return surprise(np.stack([evidence[all_kinds == kind].sum(0) for kind in self._kinds]))
+        return surprise(
+            np.stack([evidence[all_kinds == kind].sum(0) for kind in self._sets.kinds])
+        )
 
-    def _auc(self, near: Tensor, sums: Sums) -> dict[str, float]:
-        """AUC between true parameters and draws near x_o, and its standard error.
 
-        Sets of each fold are scored by a linear classifier that is trained on all others in the
-        nearest half.
-        """
-        sets = self._groups.flatten()
-        chosen = near[sets] & (sets >= 0)
-        if self._all_kept:
-            table = self._kept[0][chosen]  # (b, r, p)
-        else:
-            (table,) = self._features(sets[chosen], self._maps[:1])
-        rows = torch.arange(len(table), device=table.device)
-        truths, fold = table[:, 0], rows % FOLDS
-        in_fold = torch.nn.functional.one_hot(fold, FOLDS).to(table)
-        others = (truths.sum(0) - in_fold.mT @ truths).double()
-        whitening = self._whitening[0]
-        directions = (sums.elsewhere[0] + others @ whitening.mT) @ whitening  # (folds, p)
-        scores = (table @ directions.to(table).mT)[rows, :, fold]
-        truth, draws = scores[:, :1], scores[:, 1:]
-        wins = ((truth > draws).double() + (truth == draws).double() / 2).mean(1)
-        error = float(wins.std()) / math.sqrt(len(wins))
-        return {"auc": float(wins.mean()), "auc_error": error}
+class Sets:
+    """All sets in groups, and sums of their features; nothing here knows of copies.
 
-    # Sets, and the labels of their members.
+    It has the members (n, r, m), the true parameter first and then draws in a random order; the
+    sets (g, s) of each group, at random, -1 where a group has fewer; and, for each map, what
+    whitens features: a matrix (p, p), or scales (p,) of a sparse map.
+    """
 
-    @cached_property
-    def _members(self) -> Tensor:
-        """Members (n, r, m) of all sets: the true parameter, then draws in a random order."""
-        members = self.calibration.sets(BASE_DRAWS, stream(self._own_seed, "base"))
-        n, r, _ = members.shape
-        order = cpu.rand(n, r - 1, generator=stream(self._own_seed, "draws")).argsort(1) + 1
+    def __init__(self, calibration: Calibration, seed: int) -> None:
+        members = calibration.sets(BASE_DRAWS, stream(seed, "base"))
+        n, r, m = members.shape
+        order = cpu.rand(n, r - 1, generator=stream(seed, "draws")).argsort(1) + 1
         order = torch.cat([torch.zeros_like(order[:, :1]), order], 1).to(members.device)
-        return members.gather(1, order[..., None].expand_as(members))
-
-    @cached_property
-    def _groups(self) -> Tensor:
-        """The sets (g, s) of each group, at random; -1 where a group has fewer."""
-        n = len(self.calibration)
+        self.members = members.gather(1, order[..., None].expand_as(members))
         g = min(GROUPS, n)
-        sets = cpu.full((math.ceil(n / g) * g,), -1, dtype=torch.int64)
-        sets[:n] = cpu.randperm(n, generator=stream(self._own_seed, "groups"))
-        return sets.reshape(-1, g).mT.contiguous().to(self.calibration.theta.device)
+        groups = cpu.full((math.ceil(n / g) * g,), -1, dtype=torch.int64)
+        groups[:n] = cpu.randperm(n, generator=stream(seed, "groups"))
+        self.groups = groups.reshape(-1, g).mT.contiguous().to(members.device)
+        normal = isinstance(calibration.base, StandardNormal)
+        self.maps, self.x = feature_maps(m, normal=normal), calibration.features
+        self.kinds = (*dict.fromkeys(each.kind for each in self.maps), "near", "learned")
+        self.coordinates = Coordinates.fit(self.members, self.x, normal=normal)
+        # Features of all sets, group by group, or of some where they do not fit into memory.
+        self.numbers = sum(table.numel() for table in self.features(self.groups[0, :1]))
+        self.all_kept = self.groups.numel() * self.numbers <= MOST_FEATURES
+        every = self.groups.flatten()
+        self.kept = self.features(every if self.all_kept else every[:MEASURED])
+        some = [table[:MEASURED].flatten(0, 1) for table in self.kept]
+        self.whitening = map_in_threads(
+            lambda i: (whitener if self.maps[i].dense else scales)(some[i]), range(len(some))
+        )
 
-    def _labels(self, copies: int) -> Tensor:
-        """Which member counts as the true parameter in the sets of each group, (H + 1, g).
-
-        The first version is the data, where it is member 0. In copies it is any member with the
-        same probability. If q is right, members are exchangeable, and so are all versions.
-        """
-        shape, r = (copies, len(self._groups)), self._members.shape[1]
-        check_fits("null", copies, WORD * (shape[1] * r + self._numbers // r))
-        chance = stream(self._labels_seed, "labels")
-        labels = cpu.randint(r, shape, generator=chance).to(self._groups)
-        return torch.cat([torch.zeros_like(labels[:1]), labels])
-
-    @cached_property
-    def _own_seed(self) -> int:
-        """A seed that depends on x as well."""
-        return self.calibration.own_seed(self.seed)
-
-    @cached_property
-    def _labels_seed(self) -> int:
-        """A seed that depends on all members alike."""
-        return self.calibration.members_seed(self.seed)
-
-    # Features, and their sums.
-
-    @property
-    def _normal(self) -> bool:
-        """Whether members are draws of a normal base."""
-        return isinstance(self.calibration.base, StandardNormal)
-
-    @cached_property
-    def _maps(self) -> tuple[FeatureMap, ...]:
-        return feature_maps(self.calibration.m, normal=self._normal)
-
-    @property
-    def _kinds(self) -> tuple[str, ...]:
-        """The kinds of evidence."""
-        return (*dict.fromkeys(each.kind for each in self._maps), "near", "learned")
-
-    @cached_property
-    def _coordinates(self) -> Coordinates:
-        return Coordinates.fit(self._members, self.calibration.features, normal=self._normal)
-
-    def _features(self, sets: Tensor, maps: Sequence[FeatureMap] | None = None) -> list[Tensor]:
+    def features(self, sets: Tensor, maps: Sequence[FeatureMap] | None = None) -> list[Tensor]:
         """Features (b, r, p) of members of some sets (b,), by each map."""
-        at = self._coordinates(self._members[sets], self.calibration.features[sets])
-        return map_in_threads(lambda each: centred(each, at), maps or self._maps)
+        at = self.coordinates(self.members[sets], self.x[sets])
+        return map_in_threads(lambda each: centred(each, at), maps or self.maps)
 
-    @cached_property
-    def _numbers(self) -> int:
-        """The number of features of all members of a set."""
-        return sum(table.numel() for table in self._features(self._groups[0, :1]))
-
-    @property
-    def _all_kept(self) -> bool:
-        """Whether features of all sets fit into memory."""
-        return self._groups.numel() * self._numbers <= MOST_FEATURES
-
-    @cached_property
-    def _kept(self) -> list[Tensor]:
-        """Features of all sets, group by group, or of some where they do not fit into memory."""
-        sets = self._groups.flatten()
-        return self._features(sets if self._all_kept else sets[:MEASURED])
-
-    @cached_property
-    def _whitening(self) -> list[Tensor]:
-        """What whitens features of each map: a matrix (p, p), or scales (p,) of sparse ones."""
-
-        def fit(i: int) -> Tensor:
-            features = self._kept[i][:MEASURED].flatten(0, 1)
-            return whitener(features) if self._maps[i].dense else scales(features)
-
-        return map_in_threads(fit, range(len(self._maps)))
-
-    def _sums_at(self, x_o: Tensor, *, borrow: bool) -> Iterator[tuple[list[Sums], Tensor]]:
+    def sums_at(
+        self, x_o: Tensor, nearest: Nearest, *, borrow: bool
+    ) -> Iterator[tuple[list[Sums], Tensor]]:
         """Sums of each map at observations with features (o, d), and which sets are near, (2, n).
 
         Without borrowing, nothing elsewhere counts.
         """
-        x = self.calibration.features
-        parts = x_o.split(max(1, MOST_SUMS // (2 * len(self._groups) * self._numbers)))
-        step = max(1, MOST_FEATURES // (self._groups.shape[1] * self._numbers))
+        parts = x_o.split(max(1, MOST_SUMS // (2 * len(self.groups) * self.numbers)))
+        step = max(1, MOST_FEATURES // (self.groups.shape[1] * self.numbers))
         for part in progress(parts, "testing"):
-            near, inner = self.near.inside(x, part), self.near.inside(x, part, INNER)
-            around = Nearest(AROUND, self.near.distance).inside(x, part) & ~near
+            near, inner = nearest.inside(self.x, part), nearest.inside(self.x, part, INNER)
+            around = Nearest(AROUND, nearest.distance).inside(self.x, part) & ~near
             inside = torch.stack([near, inner], 1)
             outside = torch.stack([around, ~near], 1)
             by_groups = [
-                self._sum(groups, inside, outside * borrow)
-                for groups in torch.arange(len(self._groups), device=x.device).split(step)
+                self._sums(groups, inside, outside * borrow)
+                for groups in torch.arange(len(self.groups), device=near.device).split(step)
             ]
             sums = [
                 Sums(torch.cat(near, 2), torch.cat(squares, 2), torch.stack(elsewhere).sum(0))
@@ -413,13 +356,13 @@ class Score:
             for i, mask in enumerate(inside):
                 yield [Sums(*(each[i] for each in of_map)) for of_map in sums], mask
 
-    def _sum(self, groups: Tensor, near: Tensor, elsewhere: Tensor) -> list[Sums]:
+    def _sums(self, groups: Tensor, near: Tensor, elsewhere: Tensor) -> list[Sums]:
         """Sums of each map over sets of some groups that are near o observations, or elsewhere.
 
         Both are masks (o, 2, n). Sums have a leading axis of observations.
         """
-        sets = self._groups[groups]
-        tables = self._kept if self._all_kept else self._features(sets.flatten())
+        sets = self.groups[groups]
+        tables = self.kept if self.all_kept else self.features(sets.flatten())
         # A set that a group lacks has no weight.
         weights, others = ((mask[..., sets] & (sets >= 0)).float() for mask in (near, elsewhere))
 
@@ -430,19 +373,42 @@ class Score:
             return added.reshape(len(sets), -1, sizes, *values.shape[1:]).movedim(0, 2)
 
         def sums_of(i: int) -> Sums:
-            table, sizes = tables[i], self._maps[i].sizes
+            table, sizes = tables[i], self.maps[i].sizes
             elsewhere = (others.flatten(2) @ table[:, 0]).double()
-            if not self._maps[i].dense:
-                scale = self._whitening[i]
+            if not self.maps[i].dense:
+                scale = self.whitening[i]
                 squares = table.new_zeros(len(near), sizes, len(sets), table.shape[1])
                 return Sums(add(table, sizes) / scale.to(table), squares, elsewhere / scale)
-            whiten = self._whitening[i].mT
+            whiten = self.whitening[i].mT
             # Squared lengths of whitened features, by their components in a few directions.
             sketch = whiten @ random_directions(table.shape[2]).to(whiten)
             squares = add((table @ sketch.to(table)).square().sum(2), sizes)
             return Sums(add(table, sizes) @ whiten.to(table), squares, elsewhere @ whiten)
 
         return map_in_threads(sums_of, range(len(tables)))
+
+    def auc(self, near: Tensor, sums: Sums) -> tuple[float, float]:
+        """AUC between true parameters and draws near x_o, and its standard error.
+
+        By features and sums of the first map. Sets of each fold are scored by a linear classifier
+        that is trained on all others in the nearest half.
+        """
+        sets = self.groups.flatten()
+        chosen = near[sets] & (sets >= 0)
+        if self.all_kept:
+            table = self.kept[0][chosen]  # (b, r, p)
+        else:
+            (table,) = self.features(sets[chosen], self.maps[:1])
+        rows = torch.arange(len(table), device=table.device)
+        truths, fold = table[:, 0], rows % FOLDS
+        in_fold = torch.nn.functional.one_hot(fold, FOLDS).to(table)
+        others = (truths.sum(0) - in_fold.mT @ truths).double()
+        whitening = self.whitening[0]
+        directions = (sums.elsewhere[0] + others @ whitening.mT) @ whitening  # (folds, p)
+        scores = (table @ directions.to(table).mT)[rows, :, fold]
+        truth, draws = scores[:, :1], scores[:, 1:]
+        wins = ((truth > draws).double() + (truth == draws).double() / 2).mean(1)
+        return float(wins.mean()), float(wins.std()) / math.sqrt(len(wins))
 
 
 def centred(each: FeatureMap, at: Positions) -> Tensor:
