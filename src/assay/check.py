@@ -54,7 +54,7 @@ from .data.prepare import Prepared, options_of, prepare
 from .local.score import Score, score
 from .nulls.ranks import UniformRanks
 from .results import enough_nulls, html_part, versions
-from .text import MOST_LINES, text
+from .text import MOST_LINES, frame, record, text
 from .verdict import OVER_ALL_X, Surroundings, Verdict
 
 # The stages of a check, and the seconds that they take, about; for progress.
@@ -195,6 +195,15 @@ class Check(Verdict):
 
     def _repr_html_(self) -> str:
         return html_part(f"<pre>{escape(text(self))}</pre>")
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """All numbers and words as plain values, ready for JSON; what is not known is None."""
+        return record(self)
+
+    def to_frame(self) -> Any:
+        """One row for each observation, as a pandas frame; a list of dicts without pandas."""
+        return frame(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Saves it to a file, to be read by :func:`assay.load`."""

@@ -1,20 +1,27 @@
-"""Text: a verdict, laid out for a terminal and for notebooks.
+"""A verdict as text, as a table and as plain values.
 
 One observation takes at most 16 lines: the answer, a table of the worst parameters, the context
 and the next step. Many observations are counted, and take a line each, the most urgent first.
 """
 
+import math
+from itertools import product
+from typing import Any
+
 import numpy as np
 
+from .answers.rows import Row
 from .names import readable, shorten
-from .results import equals, laid_out, wrapped
-from .verdict import COLUMNS, ENDS, OUTSIDE, REJECTED, VERDICTS, Verdict
+from .results import as_frame, equals, laid_out, wrapped
+from .verdict import COLUMNS, OUTSIDE, REJECTED, VERDICTS, Verdict
 
 # Lines on many observations, and on a single one, at most.
 MOST_LINES, MOST_OF_ONE = 32, 16
 # Parameters in a table, and letters of their names there, at most.
 MOST_PARAMETERS, LETTERS = 8, 12
-# The columns of a table, and what is right in each; coverage is that of 90 % intervals.
+# The ends of a number in names; columns of a table, and what is right in each, where coverage is
+# that of 90 % intervals.
+ENDS = "", "_lower", "_upper"
 HEADINGS = ("mean of q - true, sd", "width q / true", "90 % interval holds")
 RIGHT = dict(zip(COLUMNS, (0.0, 1.0, 90.0), strict=True))
 
@@ -91,3 +98,55 @@ def _cell(found: Verdict, j: int, kind: str) -> str:
     if kind == "coverage":
         return f"{value:.0f} % ({lower:.0f} to {upper:.0f}){mark}"
     return f"{value:.2f} ({lower:.2f} to {upper:.2f}){mark}"
+
+
+def record(found: Verdict) -> dict[str, Any]:
+    """All numbers and words as plain values, ready for JSON; what is not known is None."""
+    observations = [
+        {
+            "label": found.labels[i],
+            "verdict": word,
+            "sentence": found.headline(i),
+            "next_step": found.next_step(i),
+            "pvalue": None if word == OUTSIDE else float(found.pvalue[i]),
+            "pvalue_of_x_o": float(found.typical.pvalue[i]),
+            "rows": [_plain_row(row) for row in found.bounds.rows[i]],
+        }
+        for i, word in enumerate(found.verdicts)
+    ]
+    return {
+        "alpha": found.alpha,
+        "tolerance": found.tolerance,
+        "hypothesis": found.test.hypothesis,
+        "parameters": list(found.names),
+        "observations": observations,
+        "over_all_x": found.over_all_x,
+        "remarks": list(found.remarks),
+        "settings": {key: _plain(value) for key, value in found.settings.items()},
+    }
+
+
+def frame(found: Verdict) -> Any:
+    """One row for each observation, as a pandas frame; a list of dicts without pandas."""
+    rows = []
+    for i, word in enumerate(found.verdicts):
+        row: dict[str, Any] = {"observation": found.labels[i], "verdict": word}
+        row["pvalue"] = math.nan if word == OUTSIDE else float(found.pvalue[i])
+        row |= {"pvalue_of_x_o": float(found.typical.pvalue[i]), "why": found.reason(i)}
+        for kind, (j, name), end in product(("bias", "width"), enumerate(found.names), ENDS):
+            number = getattr(found.bounds, kind + end)[i, j]
+            row[f"{kind}{end}[{readable(name)}]"] = float(number)
+        rows.append(row)
+    return as_frame(rows)
+
+
+def _plain_row(row: Row) -> dict[str, Any]:
+    numbers = {name: getattr(row, name) for name in ("value", "lower", "upper", "right", "size")}
+    return {"kind": row.kind, "parameters": list(row.parameters), **numbers}
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON knows."""
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from .answers.rows import UNITS, Row
 from .answers.typical import Typical
 from .local.score import ScoreResult
 from .names import readable
-from .results import Frozen, as_frame, equals, holm, number, position
+from .results import Frozen, equals, holm, number, position
 
 REJECTED, OUTSIDE, INCONCLUSIVE, PASSED = "rejected", "outside", "inconclusive", "passed"
 # The most urgent first.
@@ -32,8 +31,8 @@ VERDICTS = REJECTED, OUTSIDE, INCONCLUSIVE, PASSED
 OVER_ALL_X = 0.1
 # Sentences on rows that are wrong besides those of parameters, and parameters that are named.
 MOST_OTHERS = 2
-# What a table says of each parameter; the names of a number and of its ends.
-COLUMNS, ENDS = ("bias", "width", "coverage"), ("", "_lower", "_upper")
+# What a table says of each parameter.
+COLUMNS = "bias", "width", "coverage"
 WITHIN = "means within {}, widths within {}"
 # Where the evidence lies, for each kind of feature of the test.
 KINDS = {
@@ -254,58 +253,6 @@ class Verdict(Frozen):
         elif pvalues:
             sentences.append(f"Over all x, {_listed(list(pvalues))} do not reject q.")
         return sentences
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """All numbers and words as plain values, ready for JSON; what is not known is None."""
-        observations = [
-            {
-                "label": self.labels[i],
-                "verdict": word,
-                "sentence": self.headline(i),
-                "next_step": self.next_step(i),
-                "pvalue": None if word == OUTSIDE else float(self.pvalue[i]),
-                "pvalue_of_x_o": float(self.typical.pvalue[i]),
-                "rows": [_plain_row(row) for row in self.bounds.rows[i]],
-            }
-            for i, word in enumerate(self.verdicts)
-        ]
-        return {
-            "alpha": self.alpha,
-            "tolerance": self.tolerance,
-            "hypothesis": self.test.hypothesis,
-            "parameters": list(self.names),
-            "observations": observations,
-            "over_all_x": self.over_all_x,
-            "remarks": list(self.remarks),
-            "settings": {key: _plain(value) for key, value in self.settings.items()},
-        }
-
-    def to_frame(self) -> Any:
-        """One row for each observation, as a pandas frame; a list of dicts without pandas."""
-        rows = []
-        for i, known in enumerate(self.record["observations"]):
-            row = {"observation": known["label"], "verdict": known["verdict"]}
-            row["pvalue"] = math.nan if known["pvalue"] is None else known["pvalue"]
-            row |= {"pvalue_of_x_o": known["pvalue_of_x_o"], "why": self.reason(i)}
-            for kind, (j, name), end in product(("bias", "width"), enumerate(self.names), ENDS):
-                row[f"{kind}{end}[{readable(name)}]"] = float(
-                    getattr(self.bounds, kind + end)[i, j]
-                )
-            rows.append(row)
-        return as_frame(rows)
-
-
-def _plain_row(row: Row) -> dict[str, Any]:
-    numbers = {name: getattr(row, name) for name in ("value", "lower", "upper", "right", "size")}
-    return {"kind": row.kind, "parameters": list(row.parameters), **numbers}
-
-
-def _plain(value: Any) -> Any:
-    """A value that JSON knows."""
-    if isinstance(value, float | np.floating):
-        return float(value) if np.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def _listed(words: Sequence[str]) -> str:

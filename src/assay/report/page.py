@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from .._support.files import atomic_write
 from .._support.inputs import check_kind, check_path
+from ..text import record
 from ..verdict import OUTSIDE
 from .answer import forest, near
 from .context import average_figures, places
@@ -87,7 +88,7 @@ def _data(check: Verdict, pairs: PairPlot | None) -> dict[str, Any]:
         "places": None if check.surroundings is None else places(check),
         "average": {name: figure.plain for name, figure in average_figures(check).items()},
         "own": ["forest", "near", "null", "pp", "pairs"],
-        "record": _short(check.record),
+        "record": _short(record(check)),
         "observations": each,
     }
 
