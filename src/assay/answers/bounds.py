@@ -48,8 +48,8 @@ SCALE_SETS = 30  # nearest sets, of which the scale of q is taken
 MOST_SLOPES = 3  # coordinates along which means may change
 FEWEST_FOR_QUANTILES = 4  # draws at each x; widths and correlations need two
 MOST_PAIRED = 60  # parameters up to which there are correlations
-# Quantiles behind skewness and tails, and how far around them densities are taken.
-QUANTILES, AROUND = np.array([0.05, 0.25, 0.5, 0.75, 0.95]), np.array([0.04, 0.1, 0.1, 0.1, 0.04])
+# Quantiles behind skewness and tails, and steps to both sides from which densities are taken.
+QUANTILES, STEPS = np.array([0.05, 0.25, 0.5, 0.75, 0.95]), np.array([0.04, 0.1, 0.1, 0.1, 0.04])
 TIES = 0.02  # how much more of q than they should intervals may hold, where draws have ties
 BASE_DRAWS = 16  # draws of the base at each x in latent space
 # For pictures: true parameters near x_o, numbers of them, and draws beside each, at most.
@@ -420,10 +420,10 @@ def shape_differences(sets: NearSets) -> Estimate:
 
 def skewness_and_tails(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Skewness and log ratio of ranges (2, m) of values (n, k, m), and the influence (n, 2, m)."""
-    levels = np.concatenate([QUANTILES, QUANTILES - AROUND, QUANTILES + AROUND])
+    levels = np.concatenate([QUANTILES, QUANTILES - STEPS, QUANTILES + STEPS])
     quantiles, below, above = np.split(weighted_quantiles(values, weights, levels), 3)
     # The influence on a quantile is the level less the share below it, over the density.
-    one_over_density = (above - below) / (2 * AROUND[:, None])
+    one_over_density = (above - below) / (2 * STEPS[:, None])
     one_over_density = np.where(one_over_density > 0, one_over_density, np.nan)
     share = (values[:, :, None] <= quantiles).mean(1)  # (n, 5, m)
     influence = (QUANTILES[:, None] - share) * one_over_density

@@ -72,7 +72,8 @@ def score(
     """Prepares the local score test; nothing is trained.
 
     Args:
-        calibration: Pairs with k draws of q at each x, k = 1 or more, or latents of a flow.
+        calibration: Pairs with k draws of q at each x, k = 1 or more, or latents of a flow. Pairs
+            that were simulated around x_o need no weights here: their sets are exchangeable.
         near: What is near x_o: a share of the simulations, or :class:`assay.Nearest`.
         null: Relabelled copies, or their number; 199 by default. A p-value of at most 0.1 is made
             of 999 copies.
@@ -105,8 +106,8 @@ class ScoreResult(LocalResult):
     Args:
         pvalues: The p-value of each observation by itself, with shape () or (o,).
         copies: The number of copies that it is made of, with shape () or (o,).
-        kinds: The g kinds of evidence that are put together.
-        evidence: The p-value of each kind alone, with shape (g,) or (o, g).
+        kinds: The kinds of evidence that are put together, e of them.
+        evidence: The p-value of each kind alone, with shape (e,) or (o, e).
         near: The number of simulations near x_o, with shape () or (o,).
         auc, auc_error: How well a linear classifier separates true parameters near x_o from draws
             of q there: the area under its ROC curve, 1/2 if not at all, and its standard error.
@@ -454,6 +455,7 @@ def dense_statistics(
     """
     for length, diagonal in zip(total[: each.near_sizes].square().sum(2), own, strict=False):
         yield "near", (length - diagonal)[None]
+    # Directions that were learned elsewhere, which the near sets improve.
     for direction in elsewhere:
         yield each.kind, ((total[0] * (direction + total[0])).sum(1) - own[0])[None]
 
