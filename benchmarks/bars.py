@@ -572,8 +572,9 @@ def sample_once(name: str, seed: int) -> Row:
     from .paper_samples import Case
 
     space, n, task, train = name.split()
-    case, pairs = Case(task, int(train)), int(n)
-    part = seed % (10_000 // pairs)
+    case, pairs, part = Case(task, int(train)), int(n), seed
+    if (part + 1) * pairs > 10_000:  # all have been looked at
+        return {}
     given, draws = case.sets(10_000) if space == "draws" else case.latents(10_000)
     given = given.subset(slice(part * pairs, (part + 1) * pairs))
     if given.theta_q is not None:
@@ -588,7 +589,8 @@ def sample_once(name: str, seed: int) -> Row:
 
 
 def sample_summary(name: str, rows: list[Row]) -> Row:
-    return {key: float(np.mean([r[key] for r in rows])) for key in ("each", "corrected")}
+    some = [row for row in rows if "each" in row]
+    return {key: float(np.mean([r[key] for r in some])) for key in ("each", "corrected")}
 
 
 def studies() -> dict[str, Study]:
@@ -766,7 +768,16 @@ def summarise(study: Study, share: float, folder: Path) -> Row:
 
 
 def beside(designs: Row) -> Row:
-    """Mean rates over designs where q is wrong near x_o, beside those of the first edition."""
+    """Means over designs where q is wrong near x_o, beside those of the first edition.
+
+    Of samples, means over tasks and flows for each number of pairs.
+    """
+    kinds: dict[str, list[float]] = {}
+    for name, row in designs.items():
+        if "each" in row:
+            kinds.setdefault(" ".join(name.split()[:2]), []).append(row["each"])
+    if kinds:
+        return {"means": {kind: float(np.mean(rates)) for kind, rates in kinds.items()}}
     right = ("none", "leak")
     some = [row for name, row in designs.items() if "first" in row and not name.startswith(right)]
     if not some:

@@ -32,7 +32,7 @@ def made(words=("rejected",), m=2, names=None, *, classifier=False, **changes):
     pvalues, own, sizes = np.array([VERDICTS[word] for word in words]).T
     few = None if names is None else names[:MOST]
     found = cases.check(("passed",) * o, min(m, MOST), classifier, few)
-    typical = Typical(own, (FEATURE,) * o, 600)
+    typical = Typical(own, (FEATURE,) * o, 600, own <= 0.01)
     limits = bounds(m, sizes, names).without(typical.outside)
     parts = {
         "names": limits.names,

@@ -41,7 +41,7 @@ class TestVerdicts:
         [
             (250, 1, Gaussian(width=2.0, m=1), 0.3, "rejected. q is wrong near x_o (p = 0.0"),
             (400, 1, Gaussian(m=1), 0.3, "passed. On average over the nearest 20 %, every mean"),
-            (150, 1, Gaussian(m=1), 0.3, "inconclusive. No error was found, but a "),
+            (150, 1, Gaussian(m=1), 0.3, "inconclusive. The test does not reject q, but a "),
             (250, 1, Gaussian(m=1), 9.0, "outside. x_o is unlike the simulations (p = 0.00"),
         ],
     )

@@ -14,7 +14,7 @@ LONG = tuple(f"a rather long name of parameter {i}" for i in range(8))
 LATEX = (r"$\theta_{12}$", r"$\log_{10} M_\odot$", "a")
 NEXT = {
     "rejected": "Train q longer or on more simulations, then check it with fresh pairs.",
-    WITHIN: "Quote these bounds, if errors of this size do not matter to you.",
+    WITHIN: "Quote these bounds, if nothing but means and widths matters to you.",
     "outside": "Look at these features: does the simulator make what was measured?",
     "inconclusive": "Check with more pairs, or let the simulator make them around x_o.",
     "passed": "Quote this bound; nothing else is needed.",
@@ -47,7 +47,7 @@ No single number is wrong beyond its interval: the error is in the shape of q,
 
 x_o is like the simulations (p = 0.600). Over all x, SBC, coverage and TARP do
   not reject q.
-Next: Quote these bounds, if errors of this size do not matter to you.""",
+Next: Quote these bounds, if nothing but means and widths matters to you.""",
     "passed": """\
 x_o: passed. On average over the nearest 20 %, every mean is right within
   0.32 sd and every width within 35 % (95 %).
@@ -60,8 +60,8 @@ x_o is like the simulations (p = 0.500). Over all x, SBC, coverage and TARP do
   not reject q.
 Next: Quote this bound; nothing else is needed.""",
     "inconclusive": """\
-x_o: inconclusive. No error was found, but a width may be off by a factor of 2.0
-  (theta[1]). More pairs would settle it.
+x_o: inconclusive. The test does not reject q, but a width may be off by a
+  factor of 2.0 (theta[1]). More pairs would settle it.
 
 parameter     mean of q - true, sd         width q / true  90 % interval holds
 theta[0]     0.60 (0.40 to 0.80)    1.05 (0.86 to 1.28)      89 % (85 to 93)
@@ -202,6 +202,7 @@ class TestRules:
         assert narrow.headline(0).startswith(
             "x_o[0]: inconclusive. p = 0.020 is not significant, corrected for 3 observations, "
         )
+        assert not narrow.bounds.wrong[2]
         assert narrow.headline(2).startswith("x_o[2]: inconclusive. No error was found, but ")
 
     def test_outside_comes_before_everything(self):
@@ -228,7 +229,11 @@ class TestRules:
         table = {**found.bounds.table, "width": cases.interval(width, 0.0)}
         found = replace(found, bounds=replace(found.bounds, table=table))
         assert found.headline() == (
-            "x_o: inconclusive. No error was found, but errors of theta[1] cannot be bounded."
+            "x_o: inconclusive. The test does not reject q, but errors of theta[1] cannot be "
+            "bounded."
+        )
+        assert found.next_step() == (
+            "Check with more draws of q at each x, or without parameters that cannot be bounded."
         )
         assert "–" in found.text()
         assert json.dumps(found.record, allow_nan=False)

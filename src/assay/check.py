@@ -167,6 +167,8 @@ def check(
             **_over_all_x(data, alpha, seed),
         }
     settings = {"alpha": alpha, "tolerance": tolerance, "nulls": nulls, "draws": draws}
+    if source is not None:
+        settings["simulations"] = source.n
     when = {"date": time.strftime("%Y-%m-%d %H:%M"), "seconds": time.perf_counter() - start}
     return Check(
         names=data.names,
@@ -280,8 +282,13 @@ def _classify(data: Prepared, classifier: Classifier, seed: int) -> Any:
 
 
 def _over_all_x(data: Prepared, alpha: float, seed: int) -> dict[str, Any]:
-    """Tests over all x; None where q has too few draws at each x."""
-    if (data.prior_pairs.k or 0) < FEWEST_DRAWS:
+    """Tests over all x; None where q has too few draws at each x, or a parameter is constant."""
+    draws = data.prior_pairs.theta_q
+    if (
+        draws is None
+        or draws.shape[1] < FEWEST_DRAWS
+        or (draws == draws[:1, :1]).all((0, 1)).any()
+    ):
         return dict.fromkeys(("sbc", "coverage", "tarp"))
     rows = some_rows(len(data.prior_pairs), PAIRS_OVER_ALL_X, stream(seed, "over all x"))
     pairs = data.prior_pairs.subset(rows)

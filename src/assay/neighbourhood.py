@@ -176,10 +176,10 @@ class Nearest:
 
     def simulations_for(self, n: int, times: Any) -> Any:
         """How many simulations there must be, in place of n, for so many times as many near."""
+        near = times * self.count(n)
         if self.share is not None:
-            return n * times
-        near = times * (n if n <= FULL else math.sqrt(FULL * n))
-        return np.where(near <= FULL, near, near**2 / FULL)
+            return near / self.share
+        return np.where(near <= SHARE * FULL, near / SHARE, (near / SHARE) ** 2 / FULL)
 
     def inside(self, x: Tensor, x_o: Tensor, part: float = 1.0) -> Tensor:
         """Whether features x (n, d) are near observations (o, d), with shape (o, n)."""

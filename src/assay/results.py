@@ -566,6 +566,16 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:.{max(0, digits - 1 - math.floor(math.log10(abs(value))))}f}"
 
 
+def percent(share: float) -> str:
+    """A share in percent, with two significant digits.
+
+    Example:
+        >>> percent(0.2), percent(0.0512), percent(1.3)
+        ('20 %', '5.1 %', '130 %')
+    """
+    return f"{number(100 * share, 2)} %"
+
+
 def probability(p: float) -> str:
     """A p-value: three decimals, two digits where it is smaller, and never an exponent.
 

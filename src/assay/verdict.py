@@ -22,7 +22,7 @@ from .answers.rows import UNITS, Row
 from .answers.typical import Typical
 from .local.score import ScoreResult
 from .names import readable
-from .results import Frozen, equals, holm, number, position
+from .results import LEVELS, Frozen, equals, holm, number, percent, position
 
 REJECTED, OUTSIDE, INCONCLUSIVE, PASSED = "rejected", "outside", "inconclusive", "passed"
 # The most urgent first.
@@ -171,28 +171,48 @@ class Verdict(Frozen):
         elif word == REJECTED:
             test = f"p {equals(float(self.pvalue[i]))}{corrected}"
             words = f"q is wrong near x_o ({test}; {self.settings['n']} pairs, {near})"
-            if self.bounds.within(self.tolerance)[i]:
+            if self.tolerable(i):
                 word, words = f"{word}, but within the tolerance", f"{words}, but {limits} (95 %)"
         else:
             p, found = float(self.test.pvalue[i]), "No error was found"
+            if self.bounds.wrong[i]:
+                found = "The test does not reject q"
             if p <= self.alpha:
                 found = f"p {equals(p)} is not significant{corrected}"
             words = f"{found}, but {self.reason(i)}"
             enough = float(self.bounds.pairs_for(self.tolerance)[i])
             if self.bounds.draws > 1 and math.isfinite(enough):
+                more, things = enough > self.bounds.n, "pairs"
+                if "simulations" in self.settings:  # of which not all are pairs
+                    things = "simulations"
+                    enough *= self.settings["simulations"] / self.bounds.n
                 unit = 10 ** max(0, math.floor(math.log10(enough)) - 1)  # for two digits
-                about = f"About {math.ceil(enough / unit) * unit}"
-                words += f". {about if enough > self.bounds.n else 'More'} pairs would settle it"
+                about = f"About {math.ceil(enough / unit) * unit}" if more else "More"
+                words += f". {about} {things} would settle it"
         return f"{self.labels[i]}: {word}. {words}."
 
     def next_step(self, which: int | str = 0) -> str:
         """What to do about it, in one sentence."""
         i = position(self.labels, which)
-        if self.verdicts[i] == REJECTED and self.bounds.within(self.tolerance)[i]:
-            return "Quote these bounds, if errors of this size do not matter to you."
-        if self.verdicts[i] == INCONCLUSIVE and self.bounds.draws < 2:
-            return "Check with more draws of q at each x; 16 are good."
+        if self.verdicts[i] == REJECTED and self.tolerable(i):
+            return "Quote these bounds, if nothing but means and widths matters to you."
+        if self.verdicts[i] == INCONCLUSIVE:
+            if self.bounds.draws < 2:
+                return "Check with more draws of q at each x; 16 are good."
+            if np.isnan(self.bounds.bias[i] + self.bounds.width[i]).any():
+                return (
+                    "Check with more draws of q at each x, or without parameters that cannot be "
+                    "bounded."
+                )
+            if "simulations" in self.settings:
+                return "Check with more simulations."
         return NEXT_STEPS[self.verdicts[i]]
+
+    def tolerable(self, i: int) -> bool:
+        """Whether all means and widths are within the tolerance, and nothing else is far off."""
+        # A size of one is an error of half a standard deviation, which is a tolerance of 0.5.
+        far = any(row.size >= self.tolerance for row in self.bounds.wrong[i])
+        return bool(self.bounds.within(self.tolerance)[i]) and not far
 
     def reason(self, which: int | str) -> str:
         """The verdict at an observation in a few words."""
@@ -218,23 +238,33 @@ class Verdict(Frozen):
         return f"a width may be off by a factor of {number(float(ratio[j]), 2)} ({names[j]})"
 
     def other_sentences(self, which: int | str = 0) -> list[str]:
-        """What is wrong besides means, widths and coverage of parameters, the worst first.
+        """What is wrong besides the numbers of a table, the worst first.
 
-        Coverage of regions follows from the rest, and counts where nothing else is wrong.
+        Coverage follows from means, widths and shapes. It counts for a parameter that no table
+        calls wrong, and for regions that hold too few true parameters, or where nothing is wrong.
         """
         rows = self.wrong(which)
-        if not all(row.kind == "region_coverage" for row in rows):
-            rows = tuple(row for row in rows if row.kind not in (*COLUMNS, "region_coverage"))
-        return [row.sentence for row in rows[:MOST_OTHERS]]
+        in_table = [row for row in rows if _in_table(row)]
+        named = {row.parameters for row in in_table}
+        others = [
+            row
+            for row in rows
+            if row not in in_table
+            and not (row.kind == "coverage" and row.parameters in named)
+            and not (row.kind == "region_coverage" and row.value > row.right and named)
+        ]
+        # One region, or one interval of a parameter, is enough.
+        each = {(row.kind, row.parameters): row.sentence for row in reversed(others)}
+        return list(reversed(each.values()))[:MOST_OTHERS]
 
     def nearest(self, i: int) -> str:
         """The share of the pairs that is near an observation."""
-        return f"nearest {100 * self.test.near[i] / self.settings['n']:.2g} %"
+        return f"nearest {percent(self.test.near[i] / self.settings['n'])}"
 
     def limits(self, i: int, some: Any = slice(None), form: str = WITHIN) -> str:
         """How far off the means and the widths of some parameters can be at most, in words."""
         bias, ratio = (float(part[some].max()) for part in self._farthest(i))
-        return form.format(f"{number(bias, 2)} sd", f"{100 * (ratio - 1):.2g} %")
+        return form.format(f"{number(bias, 2)} sd", percent(ratio - 1))
 
     def evidence(self, i: int) -> str:
         """Where the test found its evidence."""
@@ -253,6 +283,11 @@ class Verdict(Frozen):
         elif pvalues:
             sentences.append(f"Over all x, {_listed(list(pvalues))} do not reject q.")
         return sentences
+
+
+def _in_table(row: Row) -> bool:
+    """Whether a table has the number of a row: of coverage, that of 90 % intervals."""
+    return row.kind in ("bias", "width") or (row.kind == "coverage" and row.right == LEVELS[1])
 
 
 def _listed(words: Sequence[str]) -> str:

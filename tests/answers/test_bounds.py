@@ -72,11 +72,10 @@ def same(first, second, rtol=1e-7, ends_too=True):
 # What rows are of draws of N(shift, width^2) where true parameters are N(0, 1).
 
 
-def covered(shift, width, k=16, m=None):
-    """Shares in intervals, or regions of m parameters; members are less the mean of k - 1."""
-    of_truth = 1 + width**2 / (k - 1)
-    radius = width**2 * k / (k - 1) * scipy.stats.chi2.ppf([0.5, 0.9, 0.95], m or 1)
-    return scipy.stats.ncx2.cdf(radius / of_truth, m or 1, (m or 1) * shift**2 / of_truth + 1e-12)
+def covered(shift, width, m=None):
+    """Shares of true parameters in intervals of q, or in regions of m parameters."""
+    radius = width**2 * scipy.stats.chi2.ppf([0.5, 0.9, 0.95], m or 1)
+    return scipy.stats.ncx2.cdf(radius, m or 1, (m or 1) * shift**2 + 1e-12)
 
 
 CASES = {
@@ -100,9 +99,12 @@ def test_numbers_and_directions(case):
     found = bounds(pairs(2000, **how), X_O, near=1)
     expected = {"width": 1.0} | wrong | slight
     for kind in KINDS[:5]:
-        assert holds(found, kind, expected.get(kind, 0.0)).all(), kind
         _, lower, upper = ends(found, kind)
-        assert (upper - lower).max() < 0.4
+        # Shapes are not compared where a width is wrong.
+        known = ~(np.isnan(lower) & (kind in ("skewness", "tails") and "width" in wrong))
+        assert known.all() or "width" in wrong
+        assert holds(found, kind, expected.get(kind, 0.0))[known].all(), kind
+        assert (upper - lower)[known].max(initial=0) < 0.4
     assert holds(found, "correlation", wrong.get("correlation", 0.0) * (1 - np.eye(2))).all()
     if set(wrong) <= {"bias", "width"}:
         shift, width = how.get("shift", 0.0), how.get("width", 1.0)

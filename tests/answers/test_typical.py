@@ -10,6 +10,7 @@ import torch
 from assay.answers.typical import OUTSIDE, Typical, rank, standardise, strangeness, typical
 from assay.results import holm
 
+NONE = np.zeros(9, bool)
 # Laws of n observations with d features.
 LAWS = {
     "normal": lambda r, n: r.normal(size=(n, 3)),
@@ -44,6 +45,20 @@ def test_exact_by_turns(law):
     assert (np.sort(pvalues) >= np.arange(1, 51) / 50 - 1e-12).all()
     # Where no two observations are alike, there are about as many as there may be.
     assert np.mean(np.array(pvalues) <= 0.2) > 0.1 or len(np.unique(x, axis=0)) < 100
+
+
+@pytest.mark.parametrize("n", [400, 1000])
+def test_an_observation_that_is_simulated_often_is_not_strange(n):
+    """Rows that are equal have equal scores to the last bit, wherever they are."""
+    chance, atoms = np.random.default_rng(0), np.random.default_rng(9).normal(size=(5, 8))
+    for seed in range(20):
+        codes = np.hstack(
+            [np.eye(3)[chance.integers(3, size=n)], np.eye(2)[chance.integers(2, size=n)]]
+        )
+        for x in (atoms[chance.integers(5, size=n)], codes):
+            found = typical(x[:-1], x[-1], seed=seed)
+            assert found.pvalue[0] > 0.05
+            assert not found.outside.any()
 
 
 @pytest.mark.parametrize("law", ["normal", "heavy tails", "ties"])
@@ -141,8 +156,8 @@ class TestFeatures:
     def test_images(self):
         """Of about one brightness: by an embedding that says mean and spread, and as they are."""
         chance = np.random.default_rng(0)
-        brightness, noise = chance.normal(1, 0.2, (604, 1, 1)), chance.normal(0, 0.1, (604, 8, 8))
-        x, x_o = np.split(brightness + noise, [600])
+        brightness, noise = chance.normal(1, 0.2, (804, 1, 1)), chance.normal(0, 0.1, (804, 8, 8))
+        x, x_o = np.split(brightness + noise, [800])
         x_o[1] += 3.0
         x_o[2] *= np.linspace(-1, 3, 64).reshape(8, 8)
         x_o[3, 2, 5] = 9.0
@@ -187,37 +202,44 @@ class TestMany:
 
     def test_are_corrected_by_holm(self):
         p = np.array([0.004, 0.9, 0.003, 0.02])
-        found = Typical(p, ("strange",) * 4, 999)
+        found = Typical(p, ("strange",) * 4, 999, NONE[:4])
         np.testing.assert_allclose(found.adjusted, holm(p))
         np.testing.assert_allclose(found.adjusted, [0.012, 0.9, 0.012, 0.04])
         assert not found.outside.any()
-        assert Typical(p / 2, ("strange",) * 4, 999).outside.tolist() == [True, False, True, False]
+        again = Typical(p / 2, ("strange",) * 4, 999, NONE[:4])
+        assert again.outside.tolist() == [True, False, True, False]
 
-    def test_stranger_than_all(self):
-        """With 100 observations among 199, nothing could be outside by its corrected p-value."""
-        p = np.where(np.arange(100) < 2, 1 / 200, 0.5)
-        found = Typical(p, ("strange",) * 100, 199)
+    def test_far_stranger_than_all(self):
+        """With 60 observations among 120, nothing could be outside by its corrected p-value."""
+        chance = np.random.default_rng(0)
+        x, x_o = plain(chance, 200, 3), plain(chance, 60, 3)
+        x_o[3, 1], x_o[5] = 1e6, -200.0
+        found = typical(x, x_o)
         assert (found.adjusted > OUTSIDE).all()
-        assert np.flatnonzero(found.outside).tolist() == [0, 1]
+        assert np.flatnonzero(found.outside).tolist() == [3, 5]
         # No p-value is quoted, for the corrected one is not small.
-        words = "stranger than all 199 that it was compared with): strange"
-        assert found.explanation(1) == f"({words}"
-        assert repr(found).split("\n")[1:3] == [
-            f"outside ({words}",
-            "p = 0.500, like the simulations",
-        ]
-        # Where even the smallest p-value is above 0.01, nothing is.
-        assert not Typical(np.array([1 / 61]), ("strange",), 60).outside.any()
+        words = f"far stranger than all 120 that it was compared with): {found.sentences[3]}"
+        assert found.explanation(3) == f"({words}"
+        assert repr(found).split("\n")[3] == f"outside ({words}"
+
+    @pytest.mark.parametrize("law", ["normal", "standard_cauchy", "exponential"])
+    def test_what_the_simulator_makes_is_rarely_outside(self, law):
+        """Where no p-value can be small enough, as where all can."""
+        chance = np.random.default_rng(0)
+        for n, o, most in ((200, 20, 1), (1000, 3, 2)):
+            each = [getattr(chance, law)(size=(n + o, 4)) for _ in range(40)]
+            found = [typical(x[:n], x[n:], seed=i).outside.any() for i, x in enumerate(each)]
+            assert sum(found) <= most
 
     def test_words(self):
-        found = Typical(np.array([0.002, 0.4]), ("x[0] = 9.0 lies far", "nothing"), 999)
+        found = Typical(np.array([0.002, 0.4]), ("x[0] = 9.0 lies far", "nothing"), 999, NONE[:2])
         lines = ["p = 0.002, outside: x[0] = 9.0 lies far", "p = 0.400, like the simulations"]
         assert repr(found).split("\n") == lines
         assert (
             found.explanation(0)
             == "(p = 0.004, corrected for 2 observations): x[0] = 9.0 lies far"
         )
-        alone = Typical(np.array([0.002]), ("x[0] = 9.0 lies far",), 999)
+        alone = Typical(np.array([0.002]), ("x[0] = 9.0 lies far",), 999, NONE[:1])
         assert alone.explanation(0) == "(p = 0.002): x[0] = 9.0 lies far"
 
 

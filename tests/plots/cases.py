@@ -305,7 +305,7 @@ def check(verdicts=("rejected", "rejected"), m=3, classifier=True, names=None):
         labels=tuple(f"x_o[{i}]" for i in range(o)),
         alpha=0.05,
         tolerance=0.5,
-        typical=Typical(own, ("x[1] = 6 lies where no simulation does",) * o, 600),
+        typical=Typical(own, ("x[1] = 6 lies where no simulation does",) * o, 600, own <= 0.01),
         test=scores(pvalues),
         bounds=limits,
         remarks=(),

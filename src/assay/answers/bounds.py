@@ -281,7 +281,9 @@ class NearSets:
         apart = draws - centre[:, None]
         covariance = np.einsum("nkj,nkl->njl", apart, apart) / max(1, k - 1)
         scale = np.sqrt(np.einsum("njj->nj", covariance)[nearest].mean(1))
-        scale = np.where(scale > 0, scale, np.nan)
+        # Where all draws of the nearest sets are the same, the scale is that of all sets.
+        pooled = np.sqrt(np.square(scale).mean(0))
+        scale = np.where(scale > 0, scale, np.where(pooled > 0, pooled, np.nan))
         # Covariances (n, m, m) and variances (n, m) of the draws in each set.
         self.covariance = covariance / (scale[:, :, None] * scale[:, None])
         self.variance = np.einsum("njj->nj", self.covariance)
@@ -294,15 +296,33 @@ class NearSets:
         self.offset = (draws.mean(1) - truth) / scale
         self.square = self.offset**2 if k > 1 else self.truths**2 + self.draws[:, 0] ** 2
 
+    def comparable_truths(self) -> np.ndarray:
+        """True parameters with as much noise of q's mean in them as draws have, (n, m).
+
+        Both are measured from the mean of k - 1 draws. Its variance is S / (k - 1), which is a
+        larger part of the variance of true parameters, V, than of that of draws, S, if q is wide.
+        """
+        w, k = self.weights, self.k
+        mean, s = w @ self.truths, w @ self.variance
+        v = (w @ self.square - (w @ self.offset) ** 2) / (1 - np.square(w).sum()) - s / k
+        v = np.maximum(v, 0)
+        own = np.sqrt(v / np.maximum(v + s / (k - 1), TINY))
+        return np.asarray((mean + (self.truths - mean) * own) * math.sqrt(k / (k - 1)))
+
     def estimate(
         self, value: np.ndarray, influence: np.ndarray, error: np.ndarray | None = None
     ) -> Estimate:
         """Numbers (...) from the influence (n, ...) of each set; standard errors, if known."""
         pulls = np.einsum("n,n...->n...", self.weights, influence)
-        if error is None:
-            error = np.sqrt(np.square(pulls).sum(0) * self.n / (self.n - 1))
-            error = np.where(error > TINY, error, np.nan)
-        return Estimate(value, error, np.tensordot(self.bootstrap, pulls, 1) / error)
+        deviations = np.tensordot(self.bootstrap, pulls, 1)
+        if error is not None:
+            return Estimate(value, error, deviations / error)
+        squares = np.square(pulls).sum(0)
+        error = np.sqrt(np.where(squares > TINY**2, squares, np.nan) * self.n / (self.n - 1))
+        # Student's quantiles in place of normal ones near 2.7, where the degrees of freedom are
+        # two over the relative variance of the sum of squares.
+        inflated = error * (1 + np.power(pulls, 4).sum(0) / squares**2 - 1 / self.n)
+        return Estimate(value, inflated, deviations / error)
 
 
 def nearest_sets(coordinates: np.ndarray) -> np.ndarray:
@@ -330,10 +350,13 @@ def numbers_near(sets: NearSets) -> tuple[Table, np.ndarray]:
     moments = moments._replace(error=np.where(known, moments.error, np.nan))
     slopes = mean_slopes(sets)
     decides = simultaneous([moments, slopes])
-    shapes, (fisher, z), shares = shape_differences(sets), correlations(sets), coverages(sets)
-    explains = simultaneous([shapes, fisher, shares])
     bias, log_width = moments.interval(decides).swapaxes(0, 1)
-    skewness, tails = shapes.interval(explains).swapaxes(0, 1)
+    wrong_width = (log_width[1] > 0) | (log_width[2] < 0)
+    shapes, (fisher, z) = shape_differences(sets), correlations(sets)
+    shares = coverages(sets, wrong_width)
+    explains = simultaneous([shapes, fisher, shares])
+    # A wrong width leaves more of the noise of q's mean in one of both shapes than in the other.
+    skewness, tails = np.where(wrong_width, np.nan, shapes.interval(explains)).swapaxes(0, 1)
     correlation = np.tanh(z) - np.tanh(z - fisher.interval(explains))
     correlation = np.where(np.eye(sets.m) > 0, 0.0, correlation)
     tail = 2 * scipy.special.ndtr(-explains)
@@ -342,13 +365,15 @@ def numbers_near(sets: NearSets) -> tuple[Table, np.ndarray]:
     table = {"bias": bias, "width": np.exp(log_width), "slope": slopes.interval(decides)}
     table |= {"skewness": skewness, "tails": tails, "correlation": correlation}
     table |= {"coverage": covered[:, :-1], "region_coverage": covered[:, -1]}
-    return table, decides * expected_width_error(sets)
+    return table, decides * expected_width_error(sets, sets.weights)
 
 
 def numbers_at(sets: NearSets, centre: Tensor) -> Table:
     """Bias and width at x_o itself, each interval by itself."""
-    fit = local_quadratic(sets.coordinates, centre, sets.weights)
-    moments = bias_and_width(sets, *fit)
+    design, projection = local_quadratic(sets.coordinates, centre, sets.weights)
+    moments = bias_and_width(sets, design, projection)
+    # Of few sets the errors of widths are hardly known: they are at least those that draws have.
+    moments.error[1] = np.maximum(moments.error[1], expected_width_error(sets, projection[0]))
     sizes = np.nan_to_num(np.abs(moments.deviations), nan=np.inf)
     critical = np.quantile(sizes, CONFIDENCE, axis=0, method="higher")
     bias, log_width = moments.interval(critical).swapaxes(0, 1)
@@ -389,13 +414,13 @@ def bias_and_width(sets: NearSets, design: np.ndarray, projection: np.ndarray) -
     return Estimate(found[:, 0], error[:, 0], deviations.swapaxes(0, 1))
 
 
-def expected_width_error(sets: NearSets) -> np.ndarray:
+def expected_width_error(sets: NearSets, weights: np.ndarray) -> np.ndarray:
     """Standard errors (m,) of log widths if true parameters were distributed as draws are."""
     square, fourth = (
         np.einsum("n,nkj->j", sets.weights, sets.draws**power) / sets.k for power in (2, 4)
     )
     kurtosis = fourth / np.where(square > 0, square, np.nan) ** 2
-    return np.asarray(np.sqrt(np.maximum(kurtosis - 1, 0) / sets.worth) / 2)
+    return np.asarray(np.sqrt(np.maximum(kurtosis - 1, 0) * np.square(weights).sum()) / 2)
 
 
 def mean_slopes(sets: NearSets) -> Estimate:
@@ -468,8 +493,11 @@ def correlations(sets: NearSets) -> tuple[Estimate, np.ndarray]:
     return sets.estimate(z - true_z, influence - true_influence), z
 
 
-def coverages(sets: NearSets) -> Estimate:
-    """Shares of true parameters in intervals of q, and in its ellipsoids last, (m + 1, 3)."""
+def coverages(sets: NearSets, wrong_width: np.ndarray) -> Estimate:
+    """Shares of true parameters in intervals of q, and in its ellipsoids last, (m + 1, 3).
+
+    Where a width is wrong (m,), true parameters are made comparable with draws.
+    """
     w, levels = sets.weights, np.array(LEVELS)
     if sets.k < FEWEST_FOR_QUANTILES:
         return unknown(sets.m + 1, len(levels))
@@ -481,7 +509,8 @@ def coverages(sets: NearSets) -> Estimate:
         length = np.einsum("...j,jl,...l->...", known, metric, known, optimize=True)
         return np.concatenate([values, length[..., None]], -1)
 
-    truths, draws = with_length(sets.truths), with_length(sets.draws)
+    truths: np.ndarray = np.where(wrong_width, sets.comparable_truths(), sets.truths)
+    truths, draws = with_length(truths), with_length(sets.draws)
     both_ends = np.concatenate([(1 - levels) / 2, (1 + levels) / 2, levels])
     lower, upper, radius = np.split(weighted_quantiles(draws, w, both_ends).T, 3, 1)
     lower[-1], upper[-1] = -np.inf, radius[-1]  # all are (m + 1, 3)

@@ -27,8 +27,10 @@ from ..data.calibration import features_of
 from ..data.posterior import Embed
 from ..results import Frozen, equals, holm, number
 
-# x_o is outside at this p-value. Excesses are taken of this share of scores.
-OUTSIDE, TAIL = 0.01, 0.1
+# x_o is outside at this p-value, or where a score of some kinds is so many times farther beyond
+# the usual than that of any simulation. Excesses are taken of this share of scores.
+OUTSIDE, BY_FAR, TAIL = 0.01, 4.0, 0.1
+PLAIN_KINDS = "linear", "single", "pair"  # those whose tails are short whatever the features are
 # The part of the simulations on which scores are learned, and how many are learned on and ranked.
 LEARNED, MOST_LEARNED, MOST_RANKED = 0.4, 1000, 10_000
 # The fewest simulations; the most features before components replace them, and pairs; neighbours.
@@ -36,8 +38,8 @@ FEWEST, MOST_FEATURES, MOST_PAIRS, PAIR_NEIGHBOURS, NEIGHBOURS = 20, 300, 60, 5,
 # How many scales from its median a feature begins to count by its logarithm, as arcsinh does: in
 # distances, in scores of all features, and in additive fits, which bend where features are bent.
 NEAR, FAR, FARTHEST = 1.0, 3.0, 10.0
-# Functions of each feature in a fit, at most; what scales are zero; penalties of fits.
-MOST_FUNCTIONS, TINY = 9, 1e-12
+# Functions of each feature in a fit, at most; what is rounding of numbers near one; penalties.
+MOST_FUNCTIONS, TINY = 9, 1e-9
 PENALTIES = np.array([1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 1e3])
 SENTENCES = {
     "linear": "{name} is {size} sd from what the other features predict",
@@ -47,6 +49,7 @@ SENTENCES = {
     "single": "{name}{value} lies where no simulation does",
     "pair": "{name} and {other} lie together where no simulation does",
 }
+ALONE = "{name}{value} lies far from those of the simulations"  # where there is a single feature
 
 
 @full_precision()
@@ -105,11 +108,13 @@ class Typical(Frozen):
         pvalue: The exact p-value of each by itself, (o,).
         sentences: What fits least in each.
         ranked: The number B of simulations that observations were ranked among.
+        by_far: Whether each is far stranger than all of these, (o,).
     """
 
     pvalue: np.ndarray
     sentences: tuple[str, ...]
     ranked: int
+    by_far: np.ndarray
 
     @property
     def adjusted(self) -> np.ndarray:
@@ -120,18 +125,17 @@ class Typical(Frozen):
     def outside(self) -> np.ndarray:
         """Whether observations are unlike the simulations, (o,).
 
-        Their corrected p-value is at most 0.01. Where there are too few simulations for so many
-        observations, those that are stranger than all simulations are outside, too.
+        Their corrected p-value is at most 0.01, or they are far stranger than all simulations,
+        which no p-value says where there are few simulations for so many observations.
         """
-        strangest = self.pvalue <= min(OUTSIDE, (1 + 1e-9) / (1 + self.ranked))
-        return np.asarray((self.adjusted <= OUTSIDE) | strangest)
+        return np.asarray((self.adjusted <= OUTSIDE) | self.by_far)
 
     def explanation(self, i: int) -> str:
         """Why observation i is outside: its corrected p-value or its rank, and what fits least."""
         corrected = f", corrected for {len(self)} observations" if len(self) > 1 else ""
         evidence = f"p {equals(float(self.adjusted[i]))}{corrected}"
         if self.outside[i] and self.adjusted[i] > OUTSIDE:
-            evidence = f"stranger than all {self.ranked} that it was compared with"
+            evidence = f"far stranger than all {self.ranked} that it was compared with"
         return f"({evidence}): {self.sentences[i]}"
 
     def __len__(self) -> int:
@@ -157,15 +161,21 @@ def compare(x: np.ndarray, x_o: np.ndarray, names: list[str], seed: int) -> Typi
         names = [f"principal component {j + 1} of x" for j in range(z.shape[1])]
     every = np.stack(np.triu_indices(z.shape[1], 1), 1)
     pairs = np.random.default_rng(seed).choice(every, min(MOST_PAIRS, len(every)), replace=False)
-    scores, pvalues, sentences = strangeness(z, learned, pairs), [], []
+    # Equal rows get equal scores to the last bit: they are scored once.
+    rows, which = np.unique(z[learned:], axis=0, return_inverse=True)
+    scores = strangeness(np.concatenate([z[:learned], rows]), learned, pairs)
+    scores = {kind: part[which.ravel()] for kind, part in scores.items()}
+    pvalues, sentences = [], []
     for i, (p, kind, column) in enumerate(rank(scores, ranked)):
         first, other = pairs[column] if kind == "pair" else (column, column)
         value = "" if reduced else f" = {number(float(x_o[i, first]), 2)}"
         size = number(float(scores[kind][ranked + i, column]), 2)
         words = {"name": names[first], "other": names[other], "value": value, "size": size}
-        sentences.append(SENTENCES[kind].format(**words))
+        alone = z.shape[1] == 1 and kind != "single"
+        sentences.append((ALONE if alone else SENTENCES[kind]).format(**words))
         pvalues.append(p)
-    return Typical(np.array(pvalues), tuple(sentences), ranked)
+    farthest = [beyond(scores[kind], ranked) for kind in PLAIN_KINDS if kind in scores]
+    return Typical(np.array(pvalues), tuple(sentences), ranked, np.max(farthest, 0) >= BY_FAR)
 
 
 def standardise(x: np.ndarray, n: int) -> np.ndarray:
@@ -188,7 +198,7 @@ def rank(scores: dict[str, np.ndarray], b: int) -> Iterator[tuple[float, str, in
     """
     kinds, k = np.array(list(scores)), max(2, int(TAIL * (b + 1)))
     top = {kind: np.partition(part[:b].T, -k - 1)[:, -k - 1 :] for kind, part in scores.items()}
-    among = {kind: np.ascontiguousarray(part[: b + 1].T) for kind, part in scores.items()}
+    among = {kind: part[: b + 1].T.copy() for kind, part in scores.items()}
     for i in progress(range(b, len(scores["length"])), "comparing with simulations"):
         each = {}
         for kind, part in among.items():
@@ -200,6 +210,13 @@ def rank(scores: dict[str, np.ndarray], b: int) -> Iterator[tuple[float, str, in
         as_strange = (largest >= own[:, None]).sum(1)
         kind = str(kinds[np.lexsort([-own, kinds == "length", as_strange])[0]])
         yield float((decisive >= decisive[-1]).mean()), kind, int(each[kind][:, -1].argmax())
+
+
+def beyond(scores: np.ndarray, b: int) -> np.ndarray:
+    """How far o observations are beyond the usual, over the farthest simulation, by (b + o, c)."""
+    usual, farthest = np.quantile(scores[:b], 1 - TAIL, axis=0), scores[:b].max(0)
+    # Scores are in units of standard deviations, about: less than one is never far.
+    return np.asarray(((scores[b:] - usual) / np.maximum(farthest - usual, 1.0)).max(1))
 
 
 def excesses(scores: np.ndarray, top: np.ndarray, k: int) -> np.ndarray:

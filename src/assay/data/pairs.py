@@ -30,7 +30,16 @@ from .._support.random import Seed, seed_of, stream
 from .calibration import Calibration, Draws
 from .draw import PATIENT, Drawing, Drawn, draw_observed, drawn_at
 from .posterior import Embed, Posterior, as_posterior
-from .proposal import RESERVE, Around, Density, as_density, called, companions, prior_over_proposal
+from .proposal import (
+    RESERVE,
+    Around,
+    Density,
+    NoCompanions,
+    as_density,
+    called,
+    companions,
+    prior_over_proposal,
+)
 from .simulator import Form, Runner, Simulated, form_of, resumed
 
 # The share of simulations whose parameters are of the prior, and how many there are at least,
@@ -112,9 +121,14 @@ class Pairs:
     form: Form
 
     @property
-    def share(self) -> float:
+    def around(self) -> bool:
+        """Whether pairs around the observations decide; if not, those of the prior do."""
+        return self.near is not self.prior
+
+    @property
+    def share(self) -> float | None:
         """What is near: a large share of what was drawn around one observation, less for many."""
-        return max(LEAST_NEAR, MOST_NEAR / len(self.draws.x))
+        return None if not self.around else max(LEAST_NEAR, MOST_NEAR / len(self.draws.x))
 
     @property
     def sentence(self) -> str:
@@ -125,8 +139,12 @@ class Pairs:
         made = (
             f"{first} simulations have parameters from the prior, {around} have parameters drawn "
             f"around q at {'x_o' if o == 1 else f'the {o} observations'}{more} "
-            f"({self.form.words}). Only the second decide."
+            f"({self.form.words})."
         )
+        if self.around:
+            made += " Only the second decide."
+        else:
+            made += " Only the first decide: q at x_o is far from q at what it makes."
         return " ".join([made, *self._failures, *self._repetition])
 
     @property
@@ -200,10 +218,14 @@ def pairs_around(
     second = replace(runner, form=first.form).run("around", partial(_drawn, proposal), made[1])
     purpose, label = "draws around x_o", "simulation {} around x_o"
     theta, x, drawn = sets(second, RESERVE * k, purpose=purpose, label=label)
-    kept = companions(theta, source.prior, proposal, k, seed)
-    weights = prior_over_proposal(theta[:, 0], source.prior, proposal).to(theta)
-    plain: Any = {"weights": weights, "plain_draws": theta[:, 1 : k + 1]}
-    near = Calibration(theta[:, 0], x, kept, embed, remarks=drawn.remarks, **plain)
+    try:
+        kept = companions(theta, source.prior, proposal, k, seed)
+    except NoCompanions:  # q at x_o is far from q at what is simulated around it
+        near = wide
+    else:
+        weights = prior_over_proposal(theta[:, 0], source.prior, proposal).to(theta)
+        plain: Any = {"weights": weights, "plain_draws": theta[:, 1 : k + 1]}
+        near = Calibration(theta[:, 0], x, kept, embed, remarks=drawn.remarks, **plain)
     ready = replace(runner, form=second.form)
     one = one_of(cast(Tensor, many.theta), seed).to(second.theta)
     each = range(len(one) if made[2] else 0)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .._support.inputs import check_count, check_kind, check_names, cpu
 from .._support.random import stream
+from ..names import readable
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
 from .calibration import Calibration, Draws, Joint, Latents
 from .draw import Drawing, draw_observed, drawn_at
@@ -160,7 +161,7 @@ def _from_simulator(posterior: Any, x_o: Any, options: Options, source: Simulati
     prepared = _prepared(
         pairs, pairs, made.prior, made.draws, pairs.nearest(near), options, remarks
     )
-    return replace(prepared, predicted=made.predicted, around=True)
+    return replace(prepared, predicted=made.predicted, around=made.around)
 
 
 def _prepared(
@@ -176,6 +177,8 @@ def _prepared(
     names = pairs.parameter_names
     if options.names is not None:
         names = check_names("names", options.names, pairs.m)
+        if len(set(map(readable, names))) < len(names):
+            raise ValueError(f"names: expected names that read differently; got {names!r}.")
     labels = ("x_o",) if o == 1 else tuple(f"x_o[{i}]" for i in range(o))
     if options.labels is not None:
         labels = check_names("labels", options.labels, o)
@@ -262,8 +265,10 @@ def _own_remarks(
     pairs: Calibration, draws: Draws, near: Nearest, labels: tuple[str, ...]
 ) -> list[str]:
     """What is to be said of draws: a chain, or other draws at x_o than at the nearest x."""
-    remarks = list(pairs.remarks)
-    chain = autocorrelation(pairs.members[:, 1:])
+    remarks, members = list(pairs.remarks), pairs.members[:, 1:]
+    if (members == members[:1, :1]).all((0, 1)).any():
+        remarks.append("q's draws of a parameter are all the same: tests over all x are left out.")
+    chain = autocorrelation(members)
     if chain is not None:
         remarks.append(chain.words)
     inside = near.inside(pairs.features, pairs.observation(draws).features)

@@ -405,11 +405,15 @@ def _filled(log_weights: Tensor) -> Tensor:
     return torch.where(outside, mean, log_weights)
 
 
+class NoCompanions(ValueError):
+    """Weights leave nothing to exchange."""
+
+
 def _check_choice(kept: Tensor) -> None:
     """Refuses weights that leave nothing to exchange: companions (n, k) that are the truth."""
     alone = float((kept == 0).double().mean())
     if alone > DEGENERATE:
-        raise ValueError(
+        raise NoCompanions(
             "proposal: expected weights that several members of a set share; got sets in which "
             f"{alone:.0%} of the companions are the truth itself. Widen the proposal, or give it "
             "a larger share of the prior."
