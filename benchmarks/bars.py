@@ -466,22 +466,58 @@ TYPICAL_LEVELS = {
     "counts with ties": ("counts", 4, 1000),
     "coins": ("coins", 6, 500),
     "a constant feature": ("constant", 4, 400),
+    "five places": ("places", 8, 1000),
+    "one-hot codes": ("codes", 5, 1000),
 }
+
+
+def _typical_law(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Observations (n, d) of a law."""
+    x = rng.standard_normal((n, d))
+    if kind == "cauchy":
+        return rng.standard_cauchy((n, d))
+    if kind == "t2":
+        return rng.standard_t(2, (n, d))
+    if kind == "counts":
+        return rng.poisson(1.5, (n, d)).astype(float)
+    if kind == "Pareto counts":
+        return np.floor(rng.pareto(1, (n, d)))
+    if kind == "coins":
+        return rng.integers(2, size=(n, d)).astype(float)
+    if kind == "places":
+        return np.random.default_rng(9).normal(size=(5, d))[rng.integers(5, size=n)]
+    if kind == "codes":
+        return np.hstack([np.eye(3)[rng.integers(3, size=n)], np.eye(2)[rng.integers(2, size=n)]])
+    if kind == "constant":
+        x[:, 0] = 3.0
+    return x
 
 
 def typical_level_once(name: str, seed: int) -> Row:
     kind, d, n = TYPICAL_LEVELS[name]
-    rng = np.random.default_rng([seed, n, d, sum(map(ord, kind))])
-    x = rng.standard_normal((n + 1, d))
-    if kind == "cauchy":
-        x = rng.standard_cauchy((n + 1, d))
-    elif kind == "counts":
-        x = rng.poisson(1.5, (n + 1, d)).astype(float)
-    elif kind == "coins":
-        x = rng.integers(2, size=(n + 1, d)).astype(float)
-    elif kind == "constant":
-        x[:, 0] = 3.0
+    x = _typical_law(kind, n + 1, d, np.random.default_rng([seed, n, d, sum(map(ord, kind))]))
     return {"pvalue": float(assay.typical(x[:-1], x[-1], seed=seed).pvalue[0]), "fine": True}
+
+
+# Whether any of many observations that the simulator makes is outside.
+TYPICAL_FAMILIES = {
+    "normal, 20 among 200": ("normal", 3, 200, 20),
+    "normal, 60 among 1000": ("normal", 30, 1000, 60),
+    "t, 2 degrees, 10 among 170": ("t2", 10, 170, 10),
+    "Cauchy, 50 among 400": ("cauchy", 4, 400, 50),
+    "Pareto counts, 50 among 400": ("Pareto counts", 5, 400, 50),
+    "one-hot codes, 10 among 1000": ("codes", 5, 1000, 10),
+}
+
+
+def typical_family_once(name: str, seed: int) -> Row:
+    kind, d, n, o = TYPICAL_FAMILIES[name]
+    x = _typical_law(kind, n + o, d, np.random.default_rng([seed, n, d, sum(map(ord, kind))]))
+    return {"outside": bool(assay.typical(x[:n], x[n:], seed=seed).outside.any())}
+
+
+def typical_family_summary(name: str, rows: list[Row]) -> Row:
+    return {"outside": rate(r["outside"] for r in rows)}
 
 
 def typical_power_once(name: str, seed: int) -> Row:
@@ -608,6 +644,13 @@ def studies() -> dict[str, Study]:
         Study("level", UGLY, 2000, ugly_once, ugly),
         Study("family", tuple(FAMILIES), 600, family_once, family_summary),
         Study("typical-level", tuple(TYPICAL_LEVELS), 2000, typical_level_once, typical),
+        Study(
+            "typical-family",
+            tuple(TYPICAL_FAMILIES),
+            400,
+            typical_family_once,
+            typical_family_summary,
+        ),
         Study("typical-power", tuple(STRANGE), 200, typical_power_once, typical_power_summary),
         Study("one", tuple(ONE), 100, one_once, rejected_summary),
         Study("held", _alternatives("held"), 100, alternative_once, beside_first_edition),
@@ -659,6 +702,7 @@ BARS = {
     ),
     "wrong": (Bar("anything", most=0.065),),
     "settled": (Bar("settled", 0.8),),
+    "typical-family": (Bar("outside", most=0.05),),
     "one": (
         Bar("rejected", most=0.05, words=("none",)),
         Bar("rejected", 0.95, words=("x 1.8", "x 0.6")),

@@ -358,6 +358,7 @@ STUDIES: dict[str, Callable[[Record], str]] = {
     "level": levels,
     "family": family,
     "typical-level": levels,
+    "typical-family": _rates("observations; any false outside", "outside"),
     "typical-power": _rates("x_o; outside; by the density", "found", "oracle"),
     "one": REJECTED,
     "held": beside_first,

@@ -86,6 +86,7 @@ CHEAPEST = {
     "level": "n = 20",
     "family": "2 observations, right",
     "typical-level": "coins",
+    "typical-family": "one-hot codes, 10 among 1000",
     "typical-power": "gap",
     "held": "shift of all, constant, draws, m = 1, d = 2, n = 500",
     "leak": "gaussian, 2000 pairs, 0.6 sd",
