@@ -360,7 +360,7 @@ def _ugly(name: str, seed: int) -> tuple[assay.Calibration, torch.Tensor, Neares
             0.5 * x[:, None, :1].exp().clamp(max=20).expand(-1, k + 1, 2), generator=g
         ),
         "coins": lambda: torch.bernoulli(torch.sigmoid(centre).expand(-1, k + 1, -1), generator=g),
-        "Cauchy": lambda: centre + noise / torch.randn(n, k + 1, 2, generator=g),
+        "Cauchy": lambda: centre + noise / (torch.randn(n, k + 1, 2, generator=g) + 1e-30),
         "bounded": lambda: (centre + noise).clamp(-1, 1),
         "collinear": lambda: torch.cat(
             [noise[..., :1] + centre[..., :1], 2 * (noise[..., :1] + centre[..., :1])], 2

@@ -104,6 +104,14 @@ def test_every_public_name_is_in_the_reference():
     assert [name for name in names if f":: assay.{name}\n" not in text] == []
 
 
+def test_lines_that_the_page_of_the_architecture_quotes_are_in_the_code():
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    code = "".join(path.read_text("utf-8") for path in (DOCS.parent / "src").rglob("*.py"))
+    (quoted,) = re.findall(r"```\n(.*?)```", text, re.DOTALL)
+    assert [line for line in quoted.splitlines() if code.count(line) != 1] == []
+    assert len(text.split()) <= 600
+
+
 def test_every_name_on_the_page_of_the_architecture_exists():
     text = (DOCS / "architecture.md").read_text(encoding="utf-8").split("## Glossary")[0]
     names = re.findall(r"`(?!assay\.)([a-z_0-9]+(?:\.\w+)+)(?<!\.py)`", text)

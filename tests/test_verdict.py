@@ -252,7 +252,6 @@ class TestRules:
         found = replace(found, bounds=replace(found.bounds, table=table))
         assert [words.split(" holds")[0] for words in found.other_sentences()] == [
             "q's 50 % region",
-            "q's 90 % region",
         ]
 
     def test_observations_are_chosen_by_number_or_label(self):

@@ -1,4 +1,4 @@
-"""The check: four questions about q at the observations, in order.
+"""The check: four questions about q at the observations, in order, and one of four verdicts.
 
 .. code-block:: python
 
@@ -13,8 +13,8 @@
 2. **Is q right near x_o?** An exact test (:mod:`assay.local.score`). At a corrected p of at most
    `alpha` the verdict is *rejected*.
 3. **How far off can q be?** Simultaneous intervals (:mod:`assay.answers.bounds`). If q is not
-   rejected, and all means and widths lie within `tolerance`, the verdict is *passed*. Everything
-   else is *inconclusive*.
+   rejected, and the whole intervals of all means and widths lie within `tolerance`, the verdict is
+   *passed*. Everything else is *inconclusive*.
 4. **What can be done?** Each verdict ends with one next step (:mod:`assay.verdict`).
 
 Tests over all x, a classifier and p-values at other x are context. They change no verdict.
@@ -99,7 +99,7 @@ def check(
     resume: str | os.PathLike[str] | None = None,
     seed: Seed = 0,
 ) -> "Check":
-    """Checks q at one observation or many: four questions, four answers.
+    """Checks q at one observation or many, by four questions.
 
     Args:
         posterior: A posterior of a library that :mod:`assay.adapters` knows, a flow, an object
@@ -116,9 +116,9 @@ def check(
         simulations: How many simulations are made.
         names: Names of the parameters.
         labels: Names of the observations.
-        alpha: The level at which q is rejected.
-        tolerance: How far off q may be to pass. With 0.5 every mean must be right within half a
-            standard deviation of q, and every width within a factor of 1.5.
+        alpha: The level at which q is rejected; intervals have 95 % whatever it is.
+        tolerance: How far off q may be to pass. With 0.5 the intervals of every mean must be right
+            within half a standard deviation of q, and of every width within a factor of 1.5.
         near: What is near x_o: a share of the simulations, or :class:`assay.Nearest`.
         draws: Draws of q that are made at each x.
         nulls: The number of relabelled copies that the test makes of the data.
@@ -148,6 +148,7 @@ def check(
     source = _simulations(simulator, prior, simulations, executor, resume)
     with Stages("checking", STAGES) as stage:
         stage.enter("drawing from q")
+        # Pairs with draws of q; the same in latents for the test; those of the prior for all x.
         data = prepare(posterior, theta, x, x_o, options, source)
         embed, layout = data.pairs.embed, data.pairs.layout
         if embed is not None:

@@ -209,6 +209,14 @@ class TestMany:
         again = Typical(p / 2, ("strange",) * 4, 999, NONE[:4])
         assert again.outside.tolist() == [True, False, True, False]
 
+    def test_the_smallest_possible_p_value_is_enough(self):
+        """Where it is at most 0.05: of 3 observations among 100, and not of 6."""
+        for o, outside in ((1, True), (3, True), (5, True), (6, False)):
+            p = np.where(np.arange(o) < 1, 1 / 101, 0.5)
+            found = Typical(p, ("strange",) * o, 100, NONE[:o])
+            assert found.outside.tolist() == [outside] + [False] * (o - 1)
+            assert not Typical(2 * p, ("strange",) * o, 100, NONE[:o]).outside.any()
+
     def test_far_stranger_than_all(self):
         """With 60 observations among 120, nothing could be outside by its corrected p-value."""
         chance = np.random.default_rng(0)
@@ -233,7 +241,10 @@ class TestMany:
 
     def test_words(self):
         found = Typical(np.array([0.002, 0.4]), ("x[0] = 9.0 lies far", "nothing"), 999, NONE[:2])
-        lines = ["p = 0.002, outside: x[0] = 9.0 lies far", "p = 0.400, like the simulations"]
+        lines = [
+            "outside (p = 0.004, corrected for 2 observations): x[0] = 9.0 lies far",
+            "p = 0.400, like the simulations",
+        ]
         assert repr(found).split("\n") == lines
         assert (
             found.explanation(0)

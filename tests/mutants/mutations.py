@@ -141,7 +141,7 @@ MUTATIONS = (
     Mutation(
         "bounds are told of an observation that is outside",
         "check.py",
-        "bounds=replace(limits, names=data.names).without(like.outside)",
+        "bounds=replace(limits, names=data.names).without(typical_x.outside)",
         "bounds=replace(limits, names=data.names)",
         "tests/test_check.py::TestVerdicts::test_several_observations_at_once",
     ),
@@ -184,9 +184,9 @@ MUTATIONS = (
     Mutation(
         "stranger than all simulations, and not outside",
         "answers/typical.py",
-        "(self.adjusted <= OUTSIDE) | strangest",
-        "self.adjusted <= OUTSIDE",
-        f"{TYPICAL}::TestMany::test_stranger_than_all",
+        "(self.adjusted <= level) | self.by_far",
+        "self.adjusted <= level",
+        f"{TYPICAL}::TestMany::test_far_stranger_than_all",
     ),
     Mutation(
         "one kind of strangeness decides alone",
@@ -220,8 +220,8 @@ MUTATIONS = (
     Mutation(
         "a copy never labels the first member of a set",
         "local/score.py",
-        "labels = cpu.randint(r, shape, generator=chance)",
-        "labels = cpu.randint(1, r, shape, generator=chance)",
+        "labels = cpu.randint(r, (copies, g), generator=chance)",
+        "labels = cpu.randint(1, r, (copies, g), generator=chance)",
         f"{SCORE}::test_the_level_is_exact[one draw, eight features-12]",
     ),
     Mutation(
@@ -294,6 +294,20 @@ MUTATIONS = (
         "everyone, m = members[:, 0], members.shape[2]",
         "tests/local/test_features.py::test_nothing_depends_on_which_member_is_the_true_parameter",
     ),
+    Mutation(
+        "rows that are equal are scored one by one",
+        "answers/typical.py",
+        "rows, which = np.unique(z[learned:], axis=0, return_inverse=True)",
+        "rows, which = z[learned:], np.arange(len(z) - learned)",
+        f"{TYPICAL}::test_an_observation_that_is_simulated_often_is_not_strange[1000]",
+    ),
+    Mutation(
+        "coverage with the noise of q's mean where a width is wrong",
+        "answers/bounds.py",
+        "np.where(wrong_width, sets.comparable_truths(), sets.truths)",
+        "sets.truths",
+        f"{BOUNDS}::test_numbers_and_directions[wide]",
+    ),
     # How far off can q be?
     Mutation(
         "a bias with the wrong sign",
@@ -361,8 +375,8 @@ MUTATIONS = (
     Mutation(
         "what is at x_o is the mean near it",
         "answers/bounds.py",
-        "fit = local_quadratic(sets.coordinates, centre, sets.weights)",
-        "fit = np.ones((sets.n, 1)), sets.weights[None]",
+        "design, projection = local_quadratic(sets.coordinates, centre, sets.weights)",
+        "design, projection = np.ones((sets.n, 1)), sets.weights[None]",
         f"{BOUNDS}::test_at_x_o[0.0-0.6]",
     ),
     Mutation(

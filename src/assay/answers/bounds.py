@@ -14,9 +14,9 @@ wide. Near x_o all simulations weigh the same, and the numbers are averages over
 *at* x_o the weights are those of a local-quadratic fit.
 
 **Intervals** come from a bootstrap over sets (a true parameter with the draws at its x), with
-standard errors from influence functions. There are two families, each simultaneous with
-probability 0.95. The first has means, widths and slopes of the mean; q is within a tolerance if
-its means and widths are. The second has all other rows. References: Hall 1992, *The
+standard errors from influence functions. At each observation there are two families of them, each
+simultaneous with probability 0.95. The first has means, widths and slopes of the mean; q is within
+a tolerance if its means and widths are. The second has all other rows. References: Hall 1992, *The
 Bootstrap and Edgeworth Expansion*, for studentised intervals; Romano and Wolf 2005, *Exact and
 Approximate Stepdown Methods*, for simultaneous ones; Clopper and Pearson 1934 for coverage.
 """
@@ -207,10 +207,12 @@ class Bounds(Frozen):
         Intervals are then so narrow that they lie within the tolerance if q is right, most likely.
         """
         tolerance = check_number("tolerance", tolerance)
-        bias = (self.bias_upper - self.bias_lower) / 2
-        log_width = np.log(self.width_upper / self.width_lower) / 2
-        log_width = np.maximum(log_width, self.expected_width) / math.log1p(tolerance)
-        times = np.square(np.maximum(bias / tolerance, log_width).max(1) / SETTLED)
+        of_bias = (self.bias_upper - self.bias_lower) / 2
+        of_width = np.log(self.width_upper / self.width_lower) / 2
+        of_width = np.maximum(of_width, self.expected_width)
+        # Half-widths over the tolerance go with one over the root of the pairs that are near.
+        largest = np.maximum(of_bias / tolerance, of_width / math.log1p(tolerance)).max(1)
+        times = np.square(largest / SETTLED)
         return Nearest(self.share).simulations_for(self.n, np.maximum(1, times))
 
     def without(self, which: np.ndarray) -> "Bounds":
@@ -319,8 +321,9 @@ class NearSets:
             return Estimate(value, error, deviations / error)
         squares = np.square(pulls).sum(0)
         error = np.sqrt(np.where(squares > TINY**2, squares, np.nan) * self.n / (self.n - 1))
-        # Student's quantiles in place of normal ones near 2.7, where the degrees of freedom are
-        # two over the relative variance of the sum of squares.
+        # The error is itself estimated. This factor turns normal quantiles near 2.7 into those of
+        # Student, with degrees of freedom two over the relative variance of the sum of squares.
+        # Deviations keep the plain error.
         inflated = error * (1 + np.power(pulls, 4).sum(0) / squares**2 - 1 / self.n)
         return Estimate(value, inflated, deviations / error)
 
@@ -414,13 +417,16 @@ def bias_and_width(sets: NearSets, design: np.ndarray, projection: np.ndarray) -
     return Estimate(found[:, 0], error[:, 0], deviations.swapaxes(0, 1))
 
 
-def expected_width_error(sets: NearSets, weights: np.ndarray) -> np.ndarray:
-    """Standard errors (m,) of log widths if true parameters were distributed as draws are."""
+def expected_width_error(sets: NearSets, estimator: np.ndarray) -> np.ndarray:
+    """Standard errors (m,) of log widths if true parameters were distributed as draws are.
+
+    For means by the weights (n,) of an estimator.
+    """
     square, fourth = (
         np.einsum("n,nkj->j", sets.weights, sets.draws**power) / sets.k for power in (2, 4)
     )
     kurtosis = fourth / np.where(square > 0, square, np.nan) ** 2
-    return np.asarray(np.sqrt(np.maximum(kurtosis - 1, 0) * np.square(weights).sum()) / 2)
+    return np.asarray(np.sqrt(np.maximum(kurtosis - 1, 0) * np.square(estimator).sum()) / 2)
 
 
 def mean_slopes(sets: NearSets) -> Estimate:
@@ -467,9 +473,9 @@ def weighted_quantiles(values: np.ndarray, weights: np.ndarray, levels: np.ndarr
     flat, each = values.reshape(-1, values.shape[2]), np.repeat(weights, values.shape[1])
     order = flat.argsort(0)
     total = each[order].cumsum(0)
-    middles = (total - each[order] / 2) / total[-1]
-    pairs = zip(middles.T, np.take_along_axis(flat, order, 0).T, strict=True)
-    return np.stack([np.interp(levels, at, column) for at, column in pairs], 1)
+    below = (total - each[order] / 2) / total[-1]
+    pairs = zip(below.T, np.take_along_axis(flat, order, 0).T, strict=True)
+    return np.stack([np.interp(levels, share, column) for share, column in pairs], 1)
 
 
 def correlations(sets: NearSets) -> tuple[Estimate, np.ndarray]:

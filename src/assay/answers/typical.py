@@ -27,10 +27,11 @@ from ..data.calibration import features_of
 from ..data.posterior import Embed
 from ..results import Frozen, equals, holm, number
 
-# x_o is outside at this p-value, or where a score of some kinds is so many times farther beyond
-# the usual than that of any simulation. Excesses are taken of this share of scores.
-OUTSIDE, BY_FAR, TAIL = 0.01, 4.0, 0.1
+# x_o is outside at this corrected p-value, or at the smallest that is possible up to another; or
+# where a score is so many times farther beyond the usual than that of any simulation.
+OUTSIDE, MOST_OUTSIDE, BY_FAR = 0.01, 0.05, 4.0
 PLAIN_KINDS = "linear", "single", "pair"  # those whose tails are short whatever the features are
+TAIL = 0.1  # the share of scores of which excesses are taken
 # The part of the simulations on which scores are learned, and how many are learned on and ranked.
 LEARNED, MOST_LEARNED, MOST_RANKED = 0.4, 1000, 10_000
 # The fewest simulations; the most features before components replace them, and pairs; neighbours.
@@ -125,16 +126,19 @@ class Typical(Frozen):
     def outside(self) -> np.ndarray:
         """Whether observations are unlike the simulations, (o,).
 
-        Their corrected p-value is at most 0.01, or they are far stranger than all simulations,
-        which no p-value says where there are few simulations for so many observations.
+        Their corrected p-value is at most 0.01. With few simulations it is the smallest that is
+        possible, if that is at most 0.05. Or they are far stranger than all simulations, which no
+        p-value says where there are too few.
         """
-        return np.asarray((self.adjusted <= OUTSIDE) | self.by_far)
+        smallest = len(self) / (1 + self.ranked) * (1 + 1e-9)
+        level = max(OUTSIDE, smallest) if smallest <= MOST_OUTSIDE else OUTSIDE
+        return np.asarray((self.adjusted <= level) | self.by_far)
 
     def explanation(self, i: int) -> str:
         """Why observation i is outside: its corrected p-value or its rank, and what fits least."""
         corrected = f", corrected for {len(self)} observations" if len(self) > 1 else ""
         evidence = f"p {equals(float(self.adjusted[i]))}{corrected}"
-        if self.outside[i] and self.adjusted[i] > OUTSIDE:
+        if self.by_far[i] and self.adjusted[i] > OUTSIDE:
             evidence = f"far stranger than all {self.ranked} that it was compared with"
         return f"({evidence}): {self.sentences[i]}"
 
@@ -143,11 +147,8 @@ class Typical(Frozen):
 
     def __repr__(self) -> str:
         lines = [f"p {equals(float(p))}, like the simulations" for p in self.pvalue]
-        for i, (p, adjusted) in enumerate(zip(self.pvalue, self.adjusted, strict=True)):
-            if adjusted <= OUTSIDE:
-                lines[i] = f"p {equals(float(p))}, outside: {self.sentences[i]}"
-            elif self.outside[i]:
-                lines[i] = f"outside {self.explanation(i)}"
+        for i in np.flatnonzero(self.outside).tolist():
+            lines[i] = f"outside {self.explanation(i)}"
         return "\n".join(lines)
 
 

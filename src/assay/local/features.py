@@ -143,8 +143,8 @@ def z_scores(members: Tensor) -> Tensor:
     """Z-scores (b, r, m) within sets; zero for a parameter that does not vary in its set."""
     residuals = members - members.mean(1, keepdim=True)
     scale = residuals.square().mean(1, keepdim=True).sqrt()
-    precision = 10 * torch.finfo(members.dtype).eps * members.abs().amax(1, keepdim=True)
-    constant = scale <= precision
+    rounding = 10 * torch.finfo(members.dtype).eps * members.abs().amax(1, keepdim=True)
+    constant = scale <= rounding
     return clamp(torch.where(constant, 0, residuals / torch.where(constant, 1, scale)))
 
 
@@ -251,10 +251,10 @@ def distances(at: Positions, order: int = 4) -> Tensor:
 
 def hermite(z: Tensor) -> list[Tensor]:
     """Orthonormal Hermite polynomials of orders 0 to 4."""
-    each = [torch.ones_like(z), z]
+    orders = [torch.ones_like(z), z]
     for k in range(1, 4):
-        each.append((z * each[k] - math.sqrt(k) * each[k - 1]) / math.sqrt(k + 1))
-    return each
+        orders.append((z * orders[k] - math.sqrt(k) * orders[k - 1]) / math.sqrt(k + 1))
+    return orders
 
 
 def legendre(t: Tensor, order: int) -> list[Tensor]:

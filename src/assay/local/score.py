@@ -264,7 +264,7 @@ class Score:
         """Evidence of each kind in the data and in copies, with shape (kinds, H + 1)."""
         labels, sizes = self._labels(copies), near.sum(1).tolist()
         g, r = self._sets.groups.shape[0], self._sets.members.shape[1]
-        elsewhere = max(1, near.shape[1] - sizes[0])
+        n_elsewhere = max(1, near.shape[1] - sizes[0])
         # Rows of labelled members in tables (g r, ...) of all members of all groups, (H + 1, g).
         rows = labels + r * torch.arange(g, device=labels.device)
 
@@ -281,7 +281,7 @@ class Score:
                 found = dense_statistics(each, total, own.double(), here.elsewhere)
             else:
                 # Sums elsewhere have unit variance if q is right.
-                scaled = here.elsewhere[1] / math.sqrt(elsewhere)
+                scaled = here.elsewhere[1] / math.sqrt(n_elsewhere)
                 found = sparse_statistics(each, total, scaled, sizes)
             return [(kind, largest(table.cpu().numpy())) for kind, table in found]
 
