@@ -30,6 +30,7 @@ from tqdm import tqdm
 
 import assay
 from assay.answers.bounds import bounds
+from assay.check import Check
 from assay.neighbourhood import Nearest
 
 from .designs import Design, bounded, gamma, lognormal, poisson, t5, wiggly
@@ -236,19 +237,24 @@ EXACT = {
 }
 
 
+def _rejected_over_all_x(found: Check) -> bool:
+    """Whether a check says that SBC, coverage or TARP reject q."""
+    sentences = [one for one in found.context if one.startswith("Over all x")]
+    return any("do not reject" not in one for one in sentences)
+
+
 def exact_once(name: str, seed: int) -> Row:
     design = EXACT[name]
     calibration, x_o = design.make(seed)
     mean = float(design.mean(x_o[None]))
     draws = assay.Draws(x_o, mean + torch.randn(100, design.m))
     found = assay.check(calibration, x_o=draws, classifier=None, seed=seed)
-    words = " ".join(repr(found).split()).replace("do not reject", "")
     return {
         "passed": bool(found.passed[0]),
         "within": bool(found.bounds.within(0.5)[0]),
         "rejected": found.verdicts[0] == "rejected",
         "outside": found.verdicts[0] == "outside",
-        "over_all_x": "reject q" in words or "rejects q" in words,
+        "over_all_x": _rejected_over_all_x(found),
         "verdict": found.verdicts[0],
     }
 
@@ -279,11 +285,10 @@ def any_error_once(name: str, seed: int) -> Row:
         theta = design.mean(x_o)[:, None, None] + design.law((o, 100, design.m), g)
         given = assay.Draws(x_o, theta)
     found = assay.check(calibration, x_o=given, classifier=None, seed=seed)
-    words = " ".join(repr(found).split()).replace("do not reject", "")
     row = {
         "rejected": "rejected" in found.verdicts,
         "outside": "outside" in found.verdicts,
-        "over_all_x": "reject q" in words or "rejects q" in words,
+        "over_all_x": _rejected_over_all_x(found),
         "named": any(found.wrong(i) for i in range(o)),
     }
     return row | {"anything": any(row.values())}

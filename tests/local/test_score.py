@@ -264,15 +264,10 @@ def test_sums_of_copies_are_those_of_the_members_they_label():
     assert torch.equal(test._sets.members[rows, chosen[0]], test.calibration.theta)
     select = torch.nn.functional.one_hot(labels, 5).flatten(1).float()
     for i, (table, here) in enumerate(zip(test._sets.features(rows), sums, strict=True)):
-        whitening = (
-            test._sets.whitening[i]
-            if test._sets.maps[i].dense
-            else (1 / test._sets.whitening[i]).diag()
-        )
-        features = table.double()[rows, chosen] @ whitening.mT  # (6, n, p)
+        features = test._sets.whitened(i, table.double()[rows, chosen])  # (6, n, p)
         assert len(here.near) == len(here.squares) == test._sets.maps[i].sizes
         for added, near in zip(here.near, near_x_o, strict=False):
-            found = (select @ added.flatten(0, 1)).double()
+            found = test._sets.whitened(i, (select @ added.flatten(0, 1)).double())
             torch.testing.assert_close(found, features[:, near].sum(1), rtol=1e-3, atol=1e-3)
         expected = features[0, ~near_x_o[0]].sum(0)
         torch.testing.assert_close(here.elsewhere[1], expected, rtol=1e-3, atol=1e-3)

@@ -234,8 +234,8 @@ MUTATIONS = (
     Mutation(
         "what is known elsewhere is not used",
         "local/score.py",
-        "(total[0] * (direction + total[0])).sum(1) - own[0]",
-        "total[0].square().sum(1) - own[0]",
+        "(along + lengths[0] - own[0])[None]",
+        "(lengths[0] - own[0])[None]",
         f"{SCORE}::test_dense_statistics_are_sums_over_pairs_of_sets",
     ),
     Mutation(

@@ -55,7 +55,7 @@ DIRECTIONS = 16  # random directions in which squared lengths are taken
 NOISE = 3.0  # standard deviations beyond which the sum of a sparse feature elsewhere counts
 RECHECKED, MORE_COPIES = 0.1, 999  # p-values up to this are made of so many copies
 FOLDS = 5  # in which classifiers near x_o are trained
-MOST_FEATURES, MOST_SUMS = 2**27, 2**26  # numbers in the largest tables
+MOST_FEATURES, MOST_SUMS = 2**27, 3 * 2**24  # numbers in the largest tables
 # Observations up to which sets elsewhere count. Holm then corrects, for which there are copies
 # enough. For more of them max-T does, which asks that no statistic looks at labels that are near
 # another observation.
@@ -161,11 +161,12 @@ class ScoreResult(LocalResult):
 
 
 class Sums(NamedTuple):
-    """Sums of whitened features of a map, for s sizes of neighbourhoods, the whole one first."""
+    """Sums of the features of a map, for s sizes of neighbourhoods, the whole one first."""
 
     near: Tensor  # of each member over the near sets of each group, (s, g, r, p)
-    squares: Tensor  # of squared lengths of features, (s, g, r); zero for a sparse map
-    elsewhere: Tensor  # of true parameters around x_o, and of all that are not near, (2, p)
+    squares: Tensor  # of squared lengths of whitened features, (s, g, r); zero for a sparse map
+    # Of whitened features of true parameters around x_o, and of all that are not near, (2, p).
+    elsewhere: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,6 +219,11 @@ class Score:
         return f"Score({self.calibration!r}, {self.near!r}, {self.null!r}, seed={self.seed})"
 
     @cached_property
+    def _labels_seed(self) -> int:
+        """A seed that depends on all members alike."""
+        return self.calibration.members_seed(self.seed)
+
+    @cached_property
     def _sets(self) -> "Sets":
         return Sets(self.calibration, self.calibration.own_seed(self.seed))
 
@@ -255,8 +261,7 @@ class Score:
         """
         g, r = len(self._sets.groups), self._sets.members.shape[1]
         check_fits("null", copies, WORD * (g * r + self._sets.numbers // r))
-        # The seed depends on all members alike.
-        chance = stream(self.calibration.members_seed(self.seed), "labels")
+        chance = stream(self._labels_seed, "labels")
         labels = cpu.randint(r, (copies, g), generator=chance).to(self._sets.groups)
         return torch.cat([torch.zeros_like(labels[:1]), labels])
 
@@ -275,7 +280,11 @@ class Score:
         def statistics_of(i: int) -> list[tuple[str, np.ndarray]]:
             """Kinds of evidence and statistics (H + 1,) of one map."""
             each, here = self._sets.maps[i], sums[i]
-            total = torch.stack([add(part) for part in here.near]).double()  # L
+            if copies < g * r:  # whitened where there are fewer rows
+                total = self._sets.whitened(i, torch.stack([add(part) for part in here.near]))
+            else:
+                total = torch.stack([add(part) for part in self._sets.whitened(i, here.near)])
+            total = total.double()  # L
             if each.dense:
                 own = torch.stack([add(part[..., None])[:, 0] for part in here.squares])  # D
                 found = dense_statistics(each, total, own.double(), here.elsewhere)
@@ -375,18 +384,21 @@ class Sets:
 
         def sums_of(i: int) -> Sums:
             table, sizes = tables[i], self.maps[i].sizes
-            elsewhere = (others.flatten(2) @ table[:, 0]).double()
+            away = self.whitened(i, (others.flatten(2) @ table[:, 0]).double())
             if not self.maps[i].dense:
-                scale = self.whitening[i]
                 squares = table.new_zeros(len(near), sizes, len(sets), table.shape[1])
-                return Sums(add(table, sizes) / scale.to(table), squares, elsewhere / scale)
-            whiten = self.whitening[i].mT
+                return Sums(add(table, sizes), squares, away)
             # Squared lengths of whitened features, by their components in a few directions.
-            sketch = whiten @ random_directions(table.shape[2]).to(whiten)
+            sketch = self.whitening[i].mT @ random_directions(table.shape[2]).to(away)
             squares = add((table @ sketch.to(table)).square().sum(2), sizes)
-            return Sums(add(table, sizes) @ whiten.to(table), squares, elsewhere @ whiten)
+            return Sums(add(table, sizes), squares, away)
 
         return map_in_threads(sums_of, range(len(tables)))
+
+    def whitened(self, i: int, sums: Tensor) -> Tensor:
+        """Sums (..., p) of features of map i, whitened or scaled."""
+        each = self.whitening[i].to(sums)
+        return sums @ each.mT if self.maps[i].dense else sums / each
 
     def auc(self, near: Tensor, sums: Sums) -> tuple[float, float]:
         """AUC between true parameters and draws near x_o, and its standard error.
@@ -453,11 +465,12 @@ def dense_statistics(
     From L (s, H + 1, p) and D (s, H + 1) in neighbourhoods of s sizes, the whole one first, and S
     (2, p) around x_o and over all that is not near; L and S are whitened.
     """
-    for length, diagonal in zip(total[: each.near_sizes].square().sum(2), own, strict=False):
+    lengths = total.square().sum(2)
+    for length, diagonal in zip(lengths[: each.near_sizes], own, strict=False):
         yield "near", (length - diagonal)[None]
-    # Directions that were learned elsewhere, which the near sets improve.
-    for direction in elsewhere:
-        yield each.kind, ((total[0] * (direction + total[0])).sum(1) - own[0])[None]
+    # Directions that were learned elsewhere, S, which the near sets improve: L (S + L) - D.
+    for along in (total[0] @ elsewhere.mT).mT:
+        yield each.kind, (along + lengths[0] - own[0])[None]
 
 
 def sparse_statistics(
