@@ -120,6 +120,13 @@ class TestWaysIn:
         found = check(Gaussian().sample, *pairs(150), draws, classifier=assay.Ridge())
         np.testing.assert_array_equal(found.classified.draws[0], draws.theta)
 
+    def test_latents_without_their_flow_are_classified_on_draws_of_the_base(self):
+        theta, x = pairs(150)
+        latents = assay.Calibration.from_base(theta - x / 2, x)
+        found = check(latents, x_o=[X_O, X_O], classifier=assay.Ridge())
+        assert found.classified.draws.shape[0] == 2
+        assert found.names == ("latent[0]", "latent[1]")
+
 
 class Normal:
     """The prior N(0, I)."""

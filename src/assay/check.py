@@ -275,9 +275,12 @@ def _classify(data: Prepared, classifier: Classifier, seed: int) -> Any:
 
     rows = some_rows(len(data.test_pairs), PAIRS_OF_CLASSIFIER, stream(seed, "classifier"))
     pairs = data.test_pairs.subset(rows)
+    observed = data.observed
     if pairs.theta_q is not None:
         pairs = replace(pairs, theta_q=pairs.theta_q[:, :1])
-    found = lc2st(pairs, classifier, COPIES_OF_CLASSIFIER, seed=seed)(data.observed)
+    elif pairs.flow is None:  # latents alone are evaluated on draws of their base
+        observed = Draws(observed.x, n=observed.n)
+    found = lc2st(pairs, classifier, COPIES_OF_CLASSIFIER, seed=seed)(observed)
     # As many digits as can be drawn.
     return replace(found, null_probabilities=np.asarray(found.null_probabilities, np.float16))
 

@@ -195,6 +195,15 @@ def test_latents():
     assert not holds(found, "width", 1.0).any()
 
 
+def test_it_prints_the_worst_rows_of_each_observation():
+    found = bounds(pairs(600, width=2.0), [X_O] * 12, 1)
+    lines = repr(found).splitlines()
+    assert lines[0] == "Bounds(o=12, m=2, n=600, draws=16)"
+    assert lines[1] == f"x_o[0]: {found.wrong[0][0].sentence}"
+    assert lines[-1] == "... and 2 more observations"
+    assert len(lines) == 2 + 10 * 4
+
+
 def test_a_constant_parameter_has_no_rows():
     """And it changes no value of others; q is not within a tolerance in what is not known."""
     whole = pairs(600, m=3)

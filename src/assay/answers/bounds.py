@@ -56,6 +56,7 @@ BASE_DRAWS = 16  # draws of the base at each x in latent space
 MOST_TRUTHS, MOST_NUMBERS, MOST_DRAWS = 400, 4_000_000, 4
 SETTLED = 0.6  # half-widths over the tolerance with which a q that is right most likely passes
 TINY = 1e-12
+MOST_PRINTED, MOST_ROWS = 10, 4  # observations, and rows of each
 
 Table = dict[str, np.ndarray]
 
@@ -176,6 +177,15 @@ class Bounds(Frozen):
 
     def __len__(self) -> int:
         return len(self.near)
+
+    def __repr__(self) -> str:
+        """The worst rows at each observation, a line each."""
+        lines = [f"Bounds(o={len(self)}, m={len(self.names)}, n={self.n}, draws={self.draws})"]
+        for i, rows in enumerate(self.rows[:MOST_PRINTED]):
+            lines += [f"x_o[{i}]: {row.sentence}" for row in rows[:MOST_ROWS]]
+        if len(self) > MOST_PRINTED:
+            lines.append(f"... and {len(self) - MOST_PRINTED} more observations")
+        return "\n".join(lines)
 
     @cached_property
     def rows(self) -> tuple[tuple[Row, ...], ...]:
