@@ -10,10 +10,10 @@ from torch.distributions import Independent, MultivariateNormal, Normal
 
 import assay
 from assay import MLP, Exchange, FreePermutation, KnownBase, LocalExchange, Sklearn, lc2st
+from assay.average.uniform import UniformRanks
 from assay.io import FORMAT, _digest_of
 from assay.local.lc2st import mse0
 from assay.local.levels import Levels
-from assay.nulls.ranks import UniformRanks
 from tests.conftest import Gaussian
 
 TINY = MLP((8,), epochs=2, batch=32, members=2)

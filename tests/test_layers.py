@@ -49,7 +49,7 @@ LOADED = """
     adapters.functions
     data.calibration data.chunks data.draw data.guards data.pairs data.posterior data.prepare
     data.proposal data.simulator data.tables
-    nulls.copies nulls.exchange nulls.ranks nulls.turns
+    nulls.copies nulls.exchange average.uniform nulls.turns
     local.features local.score average.coverage average.ranks average.sbc
     answers.bounds answers.predictive answers.rows answers.typical
     classifiers.base classifiers.mlp

@@ -44,6 +44,7 @@ from .answers.predictive import rank_among
 from .answers.typical import typical
 from .average.coverage import coverage, tarp
 from .average.sbc import sbc
+from .average.uniform import UniformRanks
 from .classifiers.base import Classifier
 from .classifiers.mlp import MLP
 from .data.calibration import Draws, features_of
@@ -52,7 +53,6 @@ from .data.pairs import Simulations
 from .data.posterior import Embed
 from .data.prepare import Prepared, options_of, prepare
 from .local.score import Score, score
-from .nulls.ranks import UniformRanks
 from .results import enough_nulls, html_part, versions
 from .text import MOST_LINES, frame, record, text
 from .verdict import OVER_ALL_X, Surroundings, Verdict

@@ -9,7 +9,7 @@ import assay
 from assay import Calibration, sbc
 from assay._support.random import stream
 from assay.average.ranks import Values, parameters
-from assay.nulls.ranks import UniformRanks
+from assay.average.uniform import UniformRanks
 
 
 class TestTriple:

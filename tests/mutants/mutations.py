@@ -688,10 +688,10 @@ MUTATIONS = (
     ),
     Mutation(
         "one side of a binomial tail for two",
-        "nulls/ranks.py",
+        "average/uniform.py",
         "smaller = np.minimum(mass.cumsum(1), mass[:, ::-1].cumsum(1)[:, ::-1])",
         "smaller = mass.cumsum(1)",
-        "tests/nulls/test_ranks.py::TestBands::test_both_sides_count_alike",
+        "tests/average/test_uniform.py::TestBands::test_both_sides_count_alike",
     ),
     Mutation(
         "a bias of ranks with the wrong sign",

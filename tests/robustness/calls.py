@@ -17,11 +17,11 @@ from sklearn.naive_bayes import GaussianNB
 
 import assay
 from assay.average.ranks import Values
+from assay.average.uniform import UniformRanks
 from assay.classifiers.features import Conditional, Fourier, Hermite, Joint
 from assay.data.posterior import StandardNormal
 from assay.data.proposal import Around, Model
 from assay.local.levels import Levels
-from assay.nulls.ranks import UniformRanks
 from tests.conftest import Gaussian
 from tests.plots import cases as pictures
 

@@ -41,7 +41,6 @@ from .._support.regression import standard_deviation
 from .._support.user_code import call_user_code
 from ..data.calibration import Calibration, check_calibration
 from ..names import readable
-from ..nulls.ranks import Cells, UniformRanks, rank_curve, surprised
 from ..results import LEVELS, Result, clopper_pearson, holm, rows_of, settings_of, too_few
 from ..results import pvalue as exact_pvalue
 from .ranks import (
@@ -54,6 +53,7 @@ from .ranks import (
     ranked,
     ranks_of,
 )
+from .uniform import Cells, UniformRanks, rank_curve, surprised
 
 
 @full_precision()
@@ -182,7 +182,7 @@ class CoverageCurve:
 class Covered(Result):
     """What tests of coverage have in common, for j curves.
 
-    The statistics are the surprises of whole curves, see :class:`~assay.nulls.ranks.Tails`.
+    The statistics are the surprises of whole curves, see :class:`~assay.average.uniform.Tails`.
 
     Args:
         area: The signed area between curve and diagonal, with shape (j,): negative where q is

@@ -28,7 +28,9 @@ from .._support.inputs import as_null, check_number, full_precision
 from .._support.random import Seed, seed_of
 from ..data.calibration import Calibration, check_calibration
 from ..names import readable
-from ..nulls.ranks import (
+from ..results import Result, equals, holm, rows_of, settings_of, too_few
+from .ranks import Quantity, RowStream, ranked
+from .uniform import (
     Cells,
     Compared,
     RankCurve,
@@ -40,8 +42,6 @@ from ..nulls.ranks import (
     rank_curve,
     surprised,
 )
-from ..results import Result, equals, holm, rows_of, settings_of, too_few
-from .ranks import Quantity, RowStream, ranked
 
 # With a bias beyond this many standard deviations ranks pile up at one end, whatever the width.
 TELLING = 1.0

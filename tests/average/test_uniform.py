@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from assay.nulls.ranks import (
+from assay.average.uniform import (
     Cells,
     UniformRanks,
     bins,
