@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from .answers.bounds import Bounds
 from .answers.predictive import PredictiveResult
-from .answers.rows import UNITS, Row
+from .answers.rows import UNITS, Bounds, Row
 from .answers.typical import Typical
 from .local.score import ScoreResult
 from .names import readable

@@ -16,8 +16,8 @@ from scipy.special import expit
 
 import assay
 from assay import plots
-from assay.answers.bounds import Bounds
 from assay.answers.predictive import PredictiveResult
+from assay.answers.rows import Bounds
 from assay.answers.typical import Typical
 from assay.average.coverage import CoverageResult, TARPResult
 from assay.average.sbc import SBCResult

@@ -22,9 +22,8 @@ Approximate Stepdown Methods*, for simultaneous ones; Clopper and Pearson 1934 f
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,14 +32,14 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from .._support.inputs import check_number, cpu, full_precision
+from .._support.inputs import cpu, full_precision
 from .._support.parallel import available_threads, one_thread, spread_over
 from .._support.progress import progress
 from .._support.random import Seed, seed_of, stream
 from ..data.calibration import Calibration, Draws, check_calibration
 from ..neighbourhood import Nearest, local_quadratic, principal_coordinates
-from ..results import LEVELS, Frozen, clopper_pearson, read_only
-from .rows import Row, rows_of
+from ..results import LEVELS, clopper_pearson
+from .rows import Bounds, Table
 
 BOOTSTRAP, CONFIDENCE = 1000, 0.95
 UNDEFINED = 0.01  # no interval for numbers that more bootstrap samples than this cannot estimate
@@ -54,18 +53,14 @@ TIES = 0.02  # how much more of q than they should intervals may hold, where dra
 BASE_DRAWS = 16  # draws of the base at each x in latent space
 # For pictures: true parameters near x_o, numbers of them, and draws beside each, at most.
 MOST_TRUTHS, MOST_NUMBERS, MOST_DRAWS = 400, 4_000_000, 4
-SETTLED = 0.6  # half-widths over the tolerance with which a q that is right most likely passes
 TINY = 1e-12
-MOST_PRINTED, MOST_ROWS = 10, 4  # observations, and rows of each
-
-Table = dict[str, np.ndarray]
 
 
 @full_precision()
 @one_thread()
 def bounds(
     calibration: Calibration, x_o: Any, near: float | Nearest | None = None, seed: Seed = 0
-) -> "Bounds":
+) -> Bounds:
     """Bounds how far q is from the true parameters near x_o, and at x_o itself.
 
     Args:
@@ -122,123 +117,6 @@ def bounds(
     both |= {"n": len(calibration), "draws": members.shape[1] - 1}
     here: dict[str, Any] = {"at": Bounds(table=at, **both), **pictures}
     return Bounds(table=table, **both, **here)
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Bounds(Frozen):
-    """How far off q can be near o observations, for m parameters.
-
-    The numbers are arrays, as `bias`, each with its ends, as `bias_lower` and `bias_upper`; what
-    cannot be known is NaN. They hold for q on average over the neighbourhood of x_o.
-
-    - `bias`: q's mean less that of the true parameters, in standard deviations of q, (o, m).
-    - `width`: q's standard deviation over that of the true parameters, (o, m).
-    - `slope`: change of the bias for one sd of the leading coordinates of x near x_o, (o, m, c).
-    - `skewness`, `tails`: (Q95 + Q5 - 2 Q50) / (Q95 - Q5) and log (Q95 - Q5) / (Q75 - Q25) of q,
-      less those of the true parameters, (o, m).
-    - `correlation`: q's correlation of two parameters less the true one, (o, m, m).
-    - `coverage`, `region_coverage`: shares of true parameters in q's central 50, 90 and 95 %
-      intervals, (o, m, 3), and in its ellipsoids, (o, 3).
-
-    Args:
-        names: Names of the parameters.
-        table: By kind, the numbers and the lower and upper ends of their intervals, (o, 3, ...).
-        near: How many simulations of equal weight those near each observation are worth, (o,).
-        expected_width: Half-widths of intervals of log widths if q is right, by its draws, (o, m).
-        n, draws: The number of simulations, and of draws of q at each x.
-        share: The share that is near; None if it depends on n.
-        at: Bias and width at x_o itself. There each interval holds by itself.
-        near_truths, near_draws: Some true parameters near x_o, (o, t, m), and some draws of q at
-            the same x, (o, s, m), in standard deviations of q around its mean there.
-    """
-
-    names: tuple[str, ...]
-    table: Mapping[str, np.ndarray]
-    near: np.ndarray
-    expected_width: np.ndarray
-    n: int
-    draws: int
-    share: float | None
-    at: "Bounds | None" = None
-    near_truths: np.ndarray | None = None
-    near_draws: np.ndarray | None = None
-
-    def __post_init__(self) -> None:
-        table = {kind: read_only(numbers) for kind, numbers in self.table.items()}
-        object.__setattr__(self, "table", table)
-        super().__post_init__()
-
-    def __getattr__(self, name: str) -> np.ndarray:
-        for part, end in enumerate(("", "_lower", "_upper")):
-            numbers = vars(self).get("table", {}).get(name.removesuffix(end))
-            if name.endswith(end) and numbers is not None:
-                return numbers[:, part]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __len__(self) -> int:
-        return len(self.near)
-
-    def __repr__(self) -> str:
-        """The worst rows at each observation, a line each."""
-        lines = [f"Bounds(o={len(self)}, m={len(self.names)}, n={self.n}, draws={self.draws})"]
-        for i, rows in enumerate(self.rows[:MOST_PRINTED]):
-            lines += [f"x_o[{i}]: {row.sentence}" for row in rows[:MOST_ROWS]]
-        if len(self) > MOST_PRINTED:
-            lines.append(f"... and {len(self) - MOST_PRINTED} more observations")
-        return "\n".join(lines)
-
-    @cached_property
-    def rows(self) -> tuple[tuple[Row, ...], ...]:
-        """All rows at each observation, the worst first, without those that cannot be known."""
-        tables = ({kind: part[i] for kind, part in self.table.items()} for i in range(len(self)))
-        return tuple(tuple(rows_of(table, self.names)) for table in tables)
-
-    @cached_property
-    def wrong(self) -> tuple[tuple[Row, ...], ...]:
-        """The rows that are wrong at each observation, the worst first."""
-        return tuple(tuple(row for row in rows if row.wrong) for rows in self.rows)
-
-    def within(self, tolerance: float = 0.5) -> np.ndarray:
-        """Whether all means and widths are right within a tolerance, (o,).
-
-        A mean within so many standard deviations of q, a width within a factor of one and so much.
-        Never with one draw of q at each x, from which errors of widths appear smaller.
-        """
-        tolerance = check_number("tolerance", tolerance)
-        bias = np.maximum(-self.bias_lower, self.bias_upper)
-        log_width = np.maximum(-np.log(self.width_lower), np.log(self.width_upper))
-        # What is not known is NaN, which is within no tolerance.
-        right = (bias <= tolerance) & (log_width <= math.log1p(tolerance))
-        return np.asarray(right.all(1) & (self.draws > 1))
-
-    def pairs_for(self, tolerance: float = 0.5) -> np.ndarray:
-        """About how many simulations settle whether q is right within the tolerance, (o,).
-
-        Intervals are then so narrow that they lie within the tolerance if q is right, most likely.
-        """
-        tolerance = check_number("tolerance", tolerance)
-        of_bias = (self.bias_upper - self.bias_lower) / 2
-        of_width = np.log(self.width_upper / self.width_lower) / 2
-        of_width = np.maximum(of_width, self.expected_width)
-        # Half-widths over the tolerance go with one over the root of the pairs that are near.
-        largest = np.maximum(of_bias / tolerance, of_width / math.log1p(tolerance)).max(1)
-        times = np.square(largest / SETTLED)
-        return Nearest(self.share).simulations_for(self.n, np.maximum(1, times))
-
-    def without(self, which: np.ndarray) -> "Bounds":
-        """The same with NaN at some observations (o,), of which nothing is said."""
-
-        def hidden(part: Any) -> Any:
-            shape = (-1, *[1] * (np.ndim(part) - 1))
-            return None if part is None else np.where(which.reshape(shape), np.nan, part)
-
-        return replace(
-            self,
-            table={kind: hidden(numbers) for kind, numbers in self.table.items()},
-            at=None if self.at is None else self.at.without(which),
-            near_truths=hidden(self.near_truths),
-            near_draws=hidden(self.near_draws),
-        )
 
 
 class Estimate(NamedTuple):

@@ -1,13 +1,20 @@
-"""Rows: the numbers of bounds one by one, each with its interval and a sentence."""
+"""What bounds are made of: numbers about q with intervals, and rows of them with sentences."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from .._support.inputs import check_number
 from ..names import readable
-from ..results import LEVELS, number
+from ..neighbourhood import Nearest
+from ..results import LEVELS, Frozen, number, read_only
+
+# By kind, numbers about q and the lower and upper ends of their intervals.
+Table = dict[str, np.ndarray]
 
 # The size of an error of each kind that counts as one, when rows are put in order.
 UNITS = {"bias": 0.5, "width": math.log(1.5), "slope": 0.5, "skewness": 0.25, "tails": 0.25}
@@ -25,6 +32,9 @@ SENTENCES = {
     "coverage": "q's {right} % interval of {of} holds {value} % of the true parameters ({ends} %)",
     "region_coverage": "q's {right} % region holds {value} % of the true parameters ({ends} %)",
 }
+
+SETTLED = 0.6  # half-widths over the tolerance with which a q that is right most likely passes
+MOST_PRINTED, MOST_ROWS = 10, 4  # observations, and rows of each
 
 
 @dataclass(frozen=True)
@@ -102,3 +112,120 @@ def _row(kind: str, names: Sequence[str], place: list[int], numbers: list[float]
     sentence = sentence if size else f"not clearly wrong: {sentence}"
     value, lower, upper = numbers
     return Row(kind, parameters, value, lower, upper, right, size, sentence)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Bounds(Frozen):
+    """How far off q can be near o observations, for m parameters.
+
+    The numbers are arrays, as `bias`, each with its ends, as `bias_lower` and `bias_upper`; what
+    cannot be known is NaN. They hold for q on average over the neighbourhood of x_o.
+
+    - `bias`: q's mean less that of the true parameters, in standard deviations of q, (o, m).
+    - `width`: q's standard deviation over that of the true parameters, (o, m).
+    - `slope`: change of the bias for one sd of the leading coordinates of x near x_o, (o, m, c).
+    - `skewness`, `tails`: (Q95 + Q5 - 2 Q50) / (Q95 - Q5) and log (Q95 - Q5) / (Q75 - Q25) of q,
+      less those of the true parameters, (o, m).
+    - `correlation`: q's correlation of two parameters less the true one, (o, m, m).
+    - `coverage`, `region_coverage`: shares of true parameters in q's central 50, 90 and 95 %
+      intervals, (o, m, 3), and in its ellipsoids, (o, 3).
+
+    Args:
+        names: Names of the parameters.
+        table: By kind, the numbers and the lower and upper ends of their intervals, (o, 3, ...).
+        near: How many simulations of equal weight those near each observation are worth, (o,).
+        expected_width: Half-widths of intervals of log widths if q is right, by its draws, (o, m).
+        n, draws: The number of simulations, and of draws of q at each x.
+        share: The share that is near; None if it depends on n.
+        at: Bias and width at x_o itself. There each interval holds by itself.
+        near_truths, near_draws: Some true parameters near x_o, (o, t, m), and some draws of q at
+            the same x, (o, s, m), in standard deviations of q around its mean there.
+    """
+
+    names: tuple[str, ...]
+    table: Mapping[str, np.ndarray]
+    near: np.ndarray
+    expected_width: np.ndarray
+    n: int
+    draws: int
+    share: float | None
+    at: "Bounds | None" = None
+    near_truths: np.ndarray | None = None
+    near_draws: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        table = {kind: read_only(numbers) for kind, numbers in self.table.items()}
+        object.__setattr__(self, "table", table)
+        super().__post_init__()
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        for part, end in enumerate(("", "_lower", "_upper")):
+            numbers = vars(self).get("table", {}).get(name.removesuffix(end))
+            if name.endswith(end) and numbers is not None:
+                return numbers[:, part]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __len__(self) -> int:
+        return len(self.near)
+
+    def __repr__(self) -> str:
+        """The worst rows at each observation, a line each."""
+        lines = [f"Bounds(o={len(self)}, m={len(self.names)}, n={self.n}, draws={self.draws})"]
+        for i, rows in enumerate(self.rows[:MOST_PRINTED]):
+            lines += [f"x_o[{i}]: {row.sentence}" for row in rows[:MOST_ROWS]]
+        if len(self) > MOST_PRINTED:
+            lines.append(f"... and {len(self) - MOST_PRINTED} more observations")
+        return "\n".join(lines)
+
+    @cached_property
+    def rows(self) -> tuple[tuple[Row, ...], ...]:
+        """All rows at each observation, the worst first, without those that cannot be known."""
+        tables = ({kind: part[i] for kind, part in self.table.items()} for i in range(len(self)))
+        return tuple(tuple(rows_of(table, self.names)) for table in tables)
+
+    @cached_property
+    def wrong(self) -> tuple[tuple[Row, ...], ...]:
+        """The rows that are wrong at each observation, the worst first."""
+        return tuple(tuple(row for row in rows if row.wrong) for rows in self.rows)
+
+    def within(self, tolerance: float = 0.5) -> np.ndarray:
+        """Whether all means and widths are right within a tolerance, (o,).
+
+        A mean within so many standard deviations of q, a width within a factor of one and so much.
+        Never with one draw of q at each x, from which errors of widths appear smaller.
+        """
+        tolerance = check_number("tolerance", tolerance)
+        bias = np.maximum(-self.bias_lower, self.bias_upper)
+        log_width = np.maximum(-np.log(self.width_lower), np.log(self.width_upper))
+        # What is not known is NaN, which is within no tolerance.
+        right = (bias <= tolerance) & (log_width <= math.log1p(tolerance))
+        return np.asarray(right.all(1) & (self.draws > 1))
+
+    def pairs_for(self, tolerance: float = 0.5) -> np.ndarray:
+        """About how many simulations settle whether q is right within the tolerance, (o,).
+
+        Intervals are then so narrow that they lie within the tolerance if q is right, most likely.
+        """
+        tolerance = check_number("tolerance", tolerance)
+        of_bias = (self.bias_upper - self.bias_lower) / 2
+        of_width = np.log(self.width_upper / self.width_lower) / 2
+        of_width = np.maximum(of_width, self.expected_width)
+        # Half-widths over the tolerance go with one over the root of the pairs that are near.
+        largest = np.maximum(of_bias / tolerance, of_width / math.log1p(tolerance)).max(1)
+        times = np.square(largest / SETTLED)
+        return Nearest(self.share).simulations_for(self.n, np.maximum(1, times))
+
+    def without(self, which: np.ndarray) -> "Bounds":
+        """The same with NaN at some observations (o,), of which nothing is said."""
+
+        def hidden(part: Any) -> Any:
+            shape = (-1, *[1] * (np.ndim(part) - 1))
+            return None if part is None else np.where(which.reshape(shape), np.nan, part)
+
+        return replace(
+            self,
+            table={kind: hidden(numbers) for kind, numbers in self.table.items()},
+            at=None if self.at is None else self.at.without(which),
+            near_truths=hidden(self.near_truths),
+            near_draws=hidden(self.near_draws),
+        )

@@ -13,7 +13,7 @@ from ._canvas import CURVE, ENVELOPE, INK, LABEL, SMALL, axes, legend, listed, n
 from ._shapes import near_shares
 
 if TYPE_CHECKING:
-    from ..answers.bounds import Bounds
+    from ..answers.rows import Bounds
 
 # The letters of a name beside an interval, rows, and parameters whose true values are drawn.
 LETTERS, MOST_ROWS, MOST_NEAR = 16, 40, 3
