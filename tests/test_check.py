@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import assay
-from assay.check import STAGES, some_rows
+from assay.check import STAGES, enough_copies, some_rows
 from tests.conftest import Gaussian
 
 check = partial(assay.check, draws=8, nulls=39, classifier=None)
@@ -257,9 +257,26 @@ class TestOptions:
         assert around.near.shape == (1, len(around.x)) == (1, 250)
         assert np.isfinite(around.pvalue).sum() == MODULE.TESTED
         assert 0.1 < around.near.mean() < 0.3
+        # Those that are tested are not the first ones, which may lie together.
+        assert np.isfinite(around.pvalue).argmax() > 5
         rows = some_rows(1000, 10, torch.Generator().manual_seed(0))
         assert len(rows) == 10
         assert (rows.diff() > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("o", "alpha", "copies"), [(1, 0.05, 39), (50, 0.05, 39), (20, 0.01, 1999), (60, 0.01, 39)]
+)
+def test_copies_are_enough_for_any_observation_to_be_rejected(o, alpha, copies):
+    """After Holm's correction; 999 are made where p is small, and max-T needs no more."""
+    assert enough_copies(o, alpha, 39) == copies
+    assert (o if o <= 50 else 1) / (1 + max(copies, 999)) <= alpha
+
+
+def test_many_observations_at_a_small_level():
+    x_o = torch.linspace(-1, 1, 20)[:, None]
+    found = check(Gaussian(width=3.0, m=1).sample, *pairs(250, 1), x_o, alpha=0.01, nulls=99)
+    assert "rejected" in found.verdicts
 
 
 THETA, X = pairs(60)

@@ -15,7 +15,9 @@
 3. **How far off can q be?** Simultaneous intervals (:mod:`assay.answers.bounds`). If q is not
    rejected, and the whole intervals of all means and widths lie within `tolerance`, the verdict is
    *passed*. Everything else is *inconclusive*.
-4. **What can be done?** Each verdict ends with one next step (:mod:`assay.verdict`).
+4. **What can be done?** Each verdict ends with one next step.
+
+:mod:`assay.verdict` has these rules, and writes all sentences.
 
 Tests over all x, a classifier and p-values at other x are context. They change no verdict.
 
@@ -52,7 +54,7 @@ from .data.draw import Drawing
 from .data.pairs import Simulations
 from .data.posterior import Embed
 from .data.prepare import Prepared, options_of, prepare
-from .local.score import Score, score
+from .local.score import MORE_COPIES, MOST_BORROWING, Score, score
 from .results import enough_nulls, html_part, versions
 from .text import MOST_LINES, frame, record, text
 from .verdict import OVER_ALL_X, Surroundings, Verdict
@@ -148,7 +150,8 @@ def check(
     source = _simulations(simulator, prior, simulations, executor, resume)
     with Stages("checking", STAGES) as stage:
         stage.enter("drawing from q")
-        # Pairs with draws of q; the same in latents for the test; those of the prior for all x.
+        # `pairs` with draws of q; `test_pairs`, the same in latents where q is a flow;
+        # `prior_pairs`, without those around x_o; `observed`, the observations with draws there.
         data = prepare(posterior, theta, x, x_o, options, source)
         embed, layout = data.pairs.embed, data.pairs.layout
         if embed is not None:
@@ -156,7 +159,8 @@ def check(
         stage.enter("comparing x_o with simulations")
         typical_x = typical(data.prior_pairs.x, data.observed.x, embed, seed)
         stage.enter("testing q near x_o")
-        test = score(data.test_pairs, data.near, nulls, seed)
+        copies = enough_copies(len(data.labels), alpha, nulls)
+        test = score(data.test_pairs, data.near, copies, seed)
         tested = test(data.observed.x)
         stage.enter("bounding errors")
         limits = bounds(data.pairs, data.observed.x, data.near, seed)
@@ -240,6 +244,15 @@ def _check_level(alpha: float, tolerance: float, nulls: int) -> tuple[float, flo
     return alpha, tolerance
 
 
+def enough_copies(o: int, alpha: float, nulls: int) -> int:
+    """Copies of the test, of which o observations need more at small levels than it makes itself.
+
+    The test makes 999 where p is small, and corrects by max-T where there are more than 50.
+    """
+    needed = enough_nulls(o, alpha) if o <= MOST_BORROWING else 0
+    return max(nulls, needed) if needed > MORE_COPIES else nulls
+
+
 def _simulations(
     simulator: Any, prior: Any, simulations: int, executor: Any, resume: Any
 ) -> Simulations | None:
@@ -258,14 +271,16 @@ def _simulations(
 def _surroundings(data: Prepared, test: Score, seed: int) -> Surroundings:
     """Some simulated observations, and p-values at a few of them."""
     most = min(PICTURED, max(TESTED, MOST_NUMBERS // data.prior_pairs.x[0].numel()))
-    rows = some_rows(len(data.prior_pairs.x), most, stream(seed, "surroundings"))
+    chance = stream(seed, "surroundings")
+    rows = some_rows(len(data.prior_pairs.x), most, chance)
+    tested = some_rows(len(rows), TESTED, chance)
     x, pvalue = data.prior_pairs.x[rows], np.full(len(rows), np.nan)
     features = data.pairs.observation(Draws(x)).features
     centres = data.pairs.observation(data.observed).features
     # Near among all pairs, so that the share that is near is that of the check.
     near = data.near.inside(torch.cat([features, data.pairs.features]), centres)[:, : len(rows)]
     if not data.around:
-        pvalue[:TESTED] = test.pvalues(x[:TESTED], COPIES_ELSEWHERE)
+        pvalue[tested] = test.pvalues(x[tested], COPIES_ELSEWHERE)
     return Surroundings(x.cpu().numpy(), near.cpu().numpy(), pvalue)
 
 

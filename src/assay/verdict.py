@@ -59,7 +59,7 @@ class Surroundings(Frozen):
     Args:
         x: Some of the simulated observations, at random, (s, ...).
         near: Which of them are near each observation, (o, s).
-        pvalue: The p-value of the test at the first of them; NaN where q was not tested, (s,).
+        pvalue: The p-value of the test at a few of them; NaN where q was not tested, (s,).
     """
 
     x: np.ndarray

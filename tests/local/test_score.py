@@ -12,7 +12,14 @@ from scipy.stats import binom, norm
 from assay import Calibration, Exchange, KnownBase, LocalExchange, Nearest
 from assay._support.random import stream
 from assay.local import score as module
-from assay.local.features import FEATURE_MAPS, FeatureMap, feature_maps, waves
+from assay.local.features import (
+    DIRECTIONS,
+    FEATURE_MAPS,
+    PENALTY,
+    FeatureMap,
+    feature_maps,
+    waves,
+)
 from assay.local.score import Score, score
 from assay.neighbourhood import Distance
 from assay.results import Holm, MaxT, holm, pvalue_error, step_down
@@ -295,7 +302,7 @@ def test_dense_statistics_are_sums_over_pairs_of_sets():
     elsewhere = torch.randn(2, 3, generator=stream(1, "features"), dtype=torch.double)
     whitening = module.whitener(f)
     covariance = f.mT @ f / 12
-    penalty = module.PENALTY * covariance.diagonal().mean() * torch.eye(3)
+    penalty = PENALTY * covariance.diagonal().mean() * torch.eye(3)
     torch.testing.assert_close(
         whitening @ (covariance + penalty) @ whitening.mT, torch.eye(3).double()
     )
@@ -322,7 +329,7 @@ def test_sparse_statistics_are_squares_of_each_parameter():
     assert learned[0] == "learned"
     torch.testing.assert_close(learned[1], torch.tensor([[-15.0]]).double())
     assert module.scales(torch.tensor([[3.0, 0.0], [-3.0, 0.0]])).tolist() == [3, 1]
-    c = module.DIRECTIONS  # squared lengths keep their mean in a few directions
+    c = DIRECTIONS  # squared lengths keep their mean in a few directions
     directions = module.random_directions(200)
     torch.testing.assert_close(directions.mT @ directions, 200 / c * torch.eye(c).double())
 

@@ -282,7 +282,7 @@ MUTATIONS = (
     ),
     Mutation(
         "features are not centred within their sets",
-        "local/score.py",
+        "local/features.py",
         "return features.sub_(features.mean(1, keepdim=True))",
         "return features.sub_(features.mean((0, 1)))",
         "tests/local/test_features.py::test_features_are_centred_within_sets",
@@ -424,7 +424,7 @@ MUTATIONS = (
     Mutation(
         "coverage of single rows, and not of all together",
         "answers/bounds.py",
-        "tail = 2 * scipy.special.ndtr(-explains)",
+        "tail = 2 * scipy.special.ndtr(-critical_of_others)",
         "tail = 1 - CONFIDENCE",
         f"{BOUNDS}::test_shares_of_zero_have_binomial_intervals",
     ),

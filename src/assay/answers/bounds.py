@@ -10,15 +10,19 @@ weights :math:`w_i` that sum to one,
 
 V is the variance of true parameters around q's mean, without what k draws add to it: q's mean is
 :math:`b / \sqrt S` of its standard deviations too high, and q is :math:`\sqrt{S / V}` times too
-wide. Near x_o all simulations weigh the same, and the numbers are averages over the neighbourhood;
-*at* x_o the weights are those of a local-quadratic fit.
+wide. Near x_o all simulations weigh the same, but for those that were made around x_o, which weigh
+prior over proposal; the numbers are averages over the neighbourhood. *At* x_o the weights are
+those of a local-quadratic fit.
 
 **Intervals** come from a bootstrap over sets (a true parameter with the draws at its x), with
-standard errors from influence functions. At each observation there are two families of them, each
-simultaneous with probability 0.95. The first has means, widths and slopes of the mean; q is within
-a tolerance if its means and widths are. The second has all other rows. References: Hall 1992, *The
-Bootstrap and Edgeworth Expansion*, for studentised intervals; Romano and Wolf 2005, *Exact and
-Approximate Stepdown Methods*, for simultaneous ones; Clopper and Pearson 1934 for coverage.
+standard errors from influence functions. A family of intervals is as wide as the largest of its
+deviations, in standard errors, is in 95 % of bootstrap samples: all of it holds with probability
+0.95. At each observation there are two families. The first has means, widths and slopes of the
+mean; q is within a tolerance if its means and widths are. The second has all other rows.
+
+References: Hall 1992, *The Bootstrap and Edgeworth Expansion*, for deviations of means and widths,
+each in the standard error of its own sample; Romano and Wolf 2005, *Exact and Approximate Stepdown
+Methods*, whose first step this is; Clopper and Pearson 1934 for coverage.
 """
 
 import math
@@ -53,7 +57,7 @@ TIES = 0.02  # how much more of q than they should intervals may hold, where dra
 BASE_DRAWS = 16  # draws of the base at each x in latent space
 # For pictures: true parameters near x_o, numbers of them, and draws beside each, at most.
 MOST_TRUTHS, MOST_NUMBERS, MOST_DRAWS = 400, 4_000_000, 4
-TINY = 1e-12
+TINY, FARTHEST_LOG_WIDTH = 1e-12, 50.0
 
 
 @full_precision()
@@ -87,7 +91,7 @@ def bounds(
     near, seed = calibration.nearest(near), seed_of(seed)
     if calibration.plain_draws is None:
         members = calibration.sets(BASE_DRAWS, stream(seed, "base"))
-    else:  # pairs that were simulated around x_o, whose sets hold more than draws of q
+    else:  # simulated around x_o: draws in their sets were chosen, but all were kept beside them
         members = torch.cat([calibration.theta[:, None], calibration.plain_draws], 1)
     weights = cpu.ones(len(members)) if calibration.weights is None else calibration.weights
     coordinates, centres, members, weights = (
@@ -95,7 +99,7 @@ def bounds(
     )
     inside, count = near.inside(*features).cpu(), near.count(len(members))
     most = max(1, min(MOST_TRUTHS, MOST_NUMBERS // (len(centres) * calibration.m)))
-    some = slice(0, count, 1 + count // most)
+    some = slice(0, count, math.ceil(count / most))
 
     def bound(i: int) -> tuple[Table, ...]:
         near_x_o = inside[i]
@@ -181,8 +185,8 @@ class NearSets:
         # set, so that they have the same distribution if q is right.
         self.truths = (truth - others[:, -1]) / scale
         self.draws = (draws - others) / scale[:, None]
-        # e, the mean of the draws less the true parameter, and e^2, (n, m). With a single draw the
-        # product of both is left out of e^2, whose mean is zero.
+        # e, the mean of the draws less the true parameter, and e^2, (n, m). With a single draw e^2
+        # is the sum of both squares: the mean of their product is zero.
         self.offset = (draws.mean(1) - truth) / scale
         self.square = self.offset**2 if k > 1 else self.truths**2 + self.draws[:, 0] ** 2
 
@@ -240,23 +244,25 @@ def numbers_near(sets: NearSets) -> tuple[Table, np.ndarray]:
     known = np.isfinite(moments.deviations).mean(0) >= 1 - UNDEFINED
     moments = moments._replace(error=np.where(known, moments.error, np.nan))
     slopes = mean_slopes(sets)
-    decides = simultaneous([moments, slopes])
-    bias, log_width = moments.interval(decides).swapaxes(0, 1)
+    critical = simultaneous([moments, slopes])
+    bias, log_width = moments.interval(critical).swapaxes(0, 1)
     wrong_width = (log_width[1] > 0) | (log_width[2] < 0)
     shapes, (fisher, z) = shape_differences(sets), correlations(sets)
     shares = coverages(sets, wrong_width)
-    explains = simultaneous([shapes, fisher, shares])
+    critical_of_others = simultaneous([shapes, fisher, shares])
     # A wrong width leaves more of the noise of q's mean in one of both shapes than in the other.
-    skewness, tails = np.where(wrong_width, np.nan, shapes.interval(explains)).swapaxes(0, 1)
-    correlation = np.tanh(z) - np.tanh(z - fisher.interval(explains))
+    skewness, tails = np.where(wrong_width, np.nan, shapes.interval(critical_of_others)).swapaxes(
+        0, 1
+    )
+    correlation = np.tanh(z) - np.tanh(z - fisher.interval(critical_of_others))
     correlation = np.where(np.eye(sets.m) > 0, 0.0, correlation)
-    tail = 2 * scipy.special.ndtr(-explains)
+    tail = 2 * scipy.special.ndtr(-critical_of_others)
     ends = clopper_pearson(np.nan_to_num(shares.value), sets.worth, tail)
     covered = np.where(np.isfinite(shares.value), [shares.value, *ends], np.nan)
-    table = {"bias": bias, "width": np.exp(log_width), "slope": slopes.interval(decides)}
+    table = {"bias": bias, "width": factors(log_width), "slope": slopes.interval(critical)}
     table |= {"skewness": skewness, "tails": tails, "correlation": correlation}
     table |= {"coverage": covered[:, :-1], "region_coverage": covered[:, -1]}
-    return table, decides * expected_width_error(sets, sets.weights)
+    return table, critical * expected_width_error(sets, sets.weights)
 
 
 def numbers_at(sets: NearSets, centre: Tensor) -> Table:
@@ -268,7 +274,13 @@ def numbers_at(sets: NearSets, centre: Tensor) -> Table:
     sizes = np.nan_to_num(np.abs(moments.deviations), nan=np.inf)
     critical = np.quantile(sizes, CONFIDENCE, axis=0, method="higher")
     bias, log_width = moments.interval(critical).swapaxes(0, 1)
-    return {"bias": bias, "width": np.exp(log_width)}
+    return {"bias": bias, "width": factors(log_width)}
+
+
+def factors(log_width: np.ndarray) -> np.ndarray:
+    """Widths with their ends (3, m) as factors; NaN for ends that are farther than any width."""
+    known = np.abs(log_width) < FARTHEST_LOG_WIDTH
+    return np.asarray(np.exp(np.where(known, log_width, np.nan)))
 
 
 def bias_and_width(sets: NearSets, design: np.ndarray, projection: np.ndarray) -> Estimate:
@@ -280,6 +292,7 @@ def bias_and_width(sets: NearSets, design: np.ndarray, projection: np.ndarray) -
     """
     values, k = np.stack([sets.offset, sets.square, sets.variance]), sets.k
     coefficients, weights = projection @ values, projection[0]  # (3, p, m) and (n,)
+    # Residuals over 1 - leverage, which a set that is fitted almost alone must not blow up.
     leverage = np.clip((design * projection.T).sum(1), 0, 0.9)
     pulls = (values - design @ coefficients) * (weights / (1 - leverage))[:, None]
     products = pulls[:, None] * pulls  # (3, 3, n, m)

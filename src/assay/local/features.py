@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import cpu
+from .._support.random import stream
 from .._support.regression import (
     TINY,
     RobustScale,
@@ -41,6 +42,8 @@ FEWEST_COSINES, MOST_COSINES = 16, 256
 LENGTH = 3.0
 # Features of products with x, and parameters up to which pairs are looked at.
 MOST_PRODUCTS, MOST_PAIRED = 512, 150
+# The penalty of a covariance, and random directions in which squared lengths are taken.
+PENALTY, DIRECTIONS = 0.01, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,3 +326,33 @@ def feature_maps(m: int, *, normal: bool) -> tuple[FeatureMap, ...]:
     """The maps for m parameters; `normal` where members are draws of a normal base."""
     paired = 1 < m <= MOST_PAIRED
     return FEATURE_MAPS + RESIDUAL_MAPS * (not normal) + PAIR_MAPS * paired
+
+
+def centred(each: FeatureMap, at: Positions) -> Tensor:
+    """Features (b, r, p) of members by a map, less their mean within each set."""
+    features = each.function(at).flatten(2)
+    return features.sub_(features.mean(1, keepdim=True))
+
+
+def whitener(features: Tensor) -> Tensor:
+    """The matrix (p, p) that whitens features (b, p): the inverse of a Cholesky factor."""
+    covariance = (features.mT @ features / len(features)).double()
+    covariance.diagonal().add_(PENALTY * covariance.diagonal().mean().clamp_min(TINY))
+    factor = torch.linalg.cholesky(covariance)
+    identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
+    inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+    return inverse
+
+
+def scales(features: Tensor) -> Tensor:
+    """Standard deviations (p,) of features (b, p) with mean zero; one where there is none."""
+    scale = features.double().square().mean(0).sqrt()
+    return torch.where(scale > TINY, scale, torch.ones_like(scale))
+
+
+def random_directions(p: int) -> Tensor:
+    """Orthogonal random directions (p, c), in which squared lengths keep their mean."""
+    c = min(p, DIRECTIONS)
+    chance = cpu.randn(p, c, generator=stream(0, "directions", p), dtype=torch.double)
+    directions: Tensor = torch.linalg.qr(chance).Q * math.sqrt(p / c)
+    return directions

@@ -11,12 +11,13 @@ counts as the true parameter, two sums matter:
 With A the covariance of the features, :math:`A^{-1} S` is a linear classifier that was trained
 elsewhere, and :math:`L A^{-1} (S + L) - D` is the score that it gives to the labelled members near
 x_o. D is the part of :math:`L A^{-1} L` in which sets are multiplied with themselves, so that only
-agreement between sets counts. If q is right, the rest is noise.
+agreement between sets counts. If q is right, the rest is noise. Such statistics of several feature
+maps, each standardised over the data and all copies, are put together into one, T.
 
 **Why the p-value is exact.** A copy of the data changes the labels of sets near x_o, and of those
 only. If q is right at these x, the members of their sets are exchangeable, so that the data and
-its copies have the same law given all that lies elsewhere, however wrong q is there. The statistic
-T is one function of the labels near x_o: :math:`p = (1 + \#\{T_h \ge T\}) / (1 + H)` is exact.
+its copies have the same law given all that lies elsewhere, however wrong q is there. T treats the
+data and all copies alike, so that :math:`p = (1 + \#\{T_h \ge T\}) / (1 + H)` is exact.
 
 References: Hemerik and Goeman 2018, *Exact testing with random permutations*; Rao 1948, *Large
 sample tests of statistical hypotheses*, for scores.
@@ -37,21 +38,27 @@ from .._support.inputs import WORD, as_null, check_fits, cpu, full_precision
 from .._support.parallel import map_in_threads, one_thread
 from .._support.progress import progress
 from .._support.random import Seed, seed_of, stream
-from .._support.regression import TINY
 from ..data.calibration import Calibration, Draws, check_calibration
 from ..data.posterior import StandardNormal
 from ..neighbourhood import Nearest
 from ..nulls.exchange import Exchange
 from ..results import Holm, LocalResult, MaxT, holm, probability, pvalue, pvalue_error, settings_of
-from .features import Coordinates, FeatureMap, Positions, feature_maps
+from .features import (
+    Coordinates,
+    FeatureMap,
+    centred,
+    feature_maps,
+    random_directions,
+    scales,
+    whitener,
+)
 
 # P-values are valid with any of these values, which were chosen for power and for time.
 BASE_DRAWS = 16  # at each x, beside a true latent
 GROUPS = 32  # of sets whose labels change together, so that sums are made once for each
 INNER = 0.25  # part of the near sets: errors may be confined to the nearest few
 AROUND = 0.5  # share of all sets that are around x_o
-MEASURED, PENALTY = 1000, 0.01  # sets that covariances are taken from, and their penalty
-DIRECTIONS = 16  # random directions in which squared lengths are taken
+MEASURED = 1000  # sets that covariances are taken from
 NOISE = 3.0  # standard deviations beyond which the sum of a sparse feature elsewhere counts
 RECHECKED, MORE_COPIES = 0.1, 999  # p-values up to this are made of so many copies
 FOLDS = 5  # in which classifiers near x_o are trained
@@ -94,7 +101,7 @@ def score(
         True
     """
     check_calibration(calibration)
-    calibration = calibration.sorted()
+    calibration = calibration.sorted()  # by x, so that the order of rows does not matter
     null = as_null(null, Exchange(), Exchange)
     return Score(calibration, calibration.nearest(near), null, seed_of(seed))
 
@@ -234,17 +241,18 @@ class Score:
         """What the result says of the observation, by its names."""
         evidence = self._evidence(sums, near, self.null.n)
         statistics = combine(evidence)
-        p = pvalue(statistics[0], statistics[1:])
-        if borrow and p <= RECHECKED and self.null.n < MORE_COPIES:
-            # For t up to RECHECKED, p <= t only if p of more copies is at most t; for larger t,
-            # only if the first p is. So P(p <= t) <= t at every level.
+        first = p = pvalue(statistics[0], statistics[1:])
+        if borrow and first <= RECHECKED and self.null.n < MORE_COPIES:
+            # A p-value of at most t <= RECHECKED is one of more copies; if t is larger, the first
+            # one was at most t. Both are exact, so that P(p <= t) <= t at every level.
             evidence = self._evidence(sums, near, MORE_COPIES)
             statistics = combine(evidence)
             p = pvalue(statistics[0], statistics[1:])
         auc, auc_error = self._sets.auc(near[0], sums[0])
         return {
             "statistic": statistics[0],
-            "null": statistics[1 : 1 + self.null.n],  # as many at every observation
+            # As many at every observation: a p-value may be made of more of them.
+            "null": statistics[1 : 1 + self.null.n],
             "pvalues": p,
             "copies": len(statistics) - 1,
             "evidence": pvalue(evidence[:, 0], evidence[:, 1:]),
@@ -358,8 +366,8 @@ class Sets:
                 for groups in torch.arange(len(self.groups), device=near.device).split(step)
             ]
             sums = [
-                Sums(torch.cat(near, 2), torch.cat(squares, 2), torch.stack(elsewhere).sum(0))
-                for near, squares, elsewhere in (
+                Sums(torch.cat(added, 2), torch.cat(squares, 2), torch.stack(elsewhere).sum(0))
+                for added, squares, elsewhere in (
                     zip(*of_map, strict=True) for of_map in zip(*by_groups, strict=True)
                 )
             ]
@@ -372,6 +380,7 @@ class Sets:
         Both are masks (o, 2, n). Sums have a leading axis of observations.
         """
         sets = self.groups[groups]
+        # Where all are kept, these are all groups.
         tables = self.kept if self.all_kept else self.features(sets.flatten())
         # A set that a group lacks has no weight.
         weights, others = ((mask[..., sets] & (sets >= 0)).float() for mask in (near, elsewhere))
@@ -422,36 +431,6 @@ class Sets:
         truth, draws = scores[:, :1], scores[:, 1:]
         wins = ((truth > draws).double() + (truth == draws).double() / 2).mean(1)
         return float(wins.mean()), float(wins.std()) / math.sqrt(len(wins))
-
-
-def centred(each: FeatureMap, at: Positions) -> Tensor:
-    """Features (b, r, p) of members by a map, less their mean within each set."""
-    features = each.function(at).flatten(2)
-    return features.sub_(features.mean(1, keepdim=True))
-
-
-def whitener(features: Tensor) -> Tensor:
-    """The matrix (p, p) that whitens features (b, p): the inverse of a Cholesky factor."""
-    covariance = (features.mT @ features / len(features)).double()
-    covariance.diagonal().add_(PENALTY * covariance.diagonal().mean().clamp_min(TINY))
-    factor = torch.linalg.cholesky(covariance)
-    identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
-    inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return inverse
-
-
-def scales(features: Tensor) -> Tensor:
-    """Standard deviations (p,) of features (b, p) with mean zero; one where there is none."""
-    scale = features.double().square().mean(0).sqrt()
-    return torch.where(scale > TINY, scale, torch.ones_like(scale))
-
-
-def random_directions(p: int) -> Tensor:
-    """Orthogonal random directions (p, c), in which squared lengths keep their mean."""
-    c = min(p, DIRECTIONS)
-    chance = cpu.randn(p, c, generator=stream(0, "directions", p), dtype=torch.double)
-    directions: Tensor = torch.linalg.qr(chance).Q * math.sqrt(p / c)
-    return directions
 
 
 Statistics = Iterator[tuple[str, Tensor]]
