@@ -20,6 +20,7 @@ PACKAGE = "assay"
 LAYERS = (
     "_support",
     "names",
+    "printing",
     "results",
     "neighbourhood",
     "data",
@@ -45,7 +46,7 @@ LAYERS = (
 # over all x, and the classifier that is the default.
 LOADED = """
     _support.inputs _support.random _support.regression _support.user_code _support.parallel
-    _support.progress _support.files results names neighbourhood check text verdict
+    _support.progress _support.files printing results names neighbourhood check text verdict
     adapters.functions
     data.calibration data.chunks data.draw data.guards data.pairs data.posterior data.prepare
     data.proposal data.simulator data.tables

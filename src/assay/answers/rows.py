@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..names import readable
-from ..results import LEVELS, number
+from ..printing import number
+from ..results import LEVELS
 
 # The size of an error of each kind that counts as one, when rows are put in order.
 UNITS = {"bias": 0.5, "width": math.log(1.5), "slope": 0.5, "skewness": 0.25, "tails": 0.25}

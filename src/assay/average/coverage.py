@@ -41,7 +41,8 @@ from .._support.regression import standard_deviation
 from .._support.user_code import call_user_code
 from ..data.calibration import Calibration, check_calibration
 from ..names import readable
-from ..results import LEVELS, Result, clopper_pearson, holm, rows_of, settings_of, too_few
+from ..printing import rows_of
+from ..results import LEVELS, Result, clopper_pearson, holm, settings_of, too_few
 from ..results import pvalue as exact_pvalue
 from .ranks import (
     Quantity,
