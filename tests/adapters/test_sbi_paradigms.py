@@ -7,8 +7,7 @@ import torch
 from experiments.tasks import ConjugateGaussian
 
 import assay
-from assay._support.random import stream
-from assay._support.user_code import isolated
+from assay._support.random import isolated, stream
 
 TASK = ConjugateGaussian(2, 2)
 K = 4

@@ -36,9 +36,8 @@ from .._support.inputs import (
     check_numbers,
     full_precision,
 )
-from .._support.random import Seed, seed_of
+from .._support.random import Seed, call_user_code, seed_of
 from .._support.regression import standard_deviation
-from .._support.user_code import call_user_code
 from ..data.calibration import Calibration, check_calibration
 from ..names import readable
 from ..printing import rows_of
