@@ -651,10 +651,10 @@ MUTATIONS = (
     ),
     # Held-out data.
     Mutation(
-        "C2ST trains on what it judges",
+        "C2ST trains on what is held out",
         "c2st.py",
-        "scores = classifier.fit(copies.subset(train), seed)",
-        "scores = classifier.fit(copies.subset(held), seed)",
+        "scores = classifier.fit(copies.subset(train.to(copies.x.device)), seed)",
+        "scores = classifier.fit(copies.subset(held.to(copies.x.device)), seed)",
         "tests/test_c2st.py::test_held_out_rows_are_never_trained_on",
     ),
     Mutation(
