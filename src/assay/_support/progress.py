@@ -45,7 +45,7 @@ def without_progress() -> Iterator[None]:
 
 
 class _Counted:
-    """How much of some work is done, by items or by hand, as of a bar."""
+    """How much of some work is done, with the methods of a bar: by items, or by hand."""
 
     def __init__(self, items: Iterable[Any] | None, total: float | None) -> None:
         self.items, self.n = items, 0.0
@@ -64,11 +64,10 @@ class _Counted:
         self.close()
 
     def update(self, n: float = 1) -> None:
-        """So much more is done."""
         self.n += n
 
     def close(self) -> None:
-        """All is done."""
+        pass
 
 
 class _Lines(_Counted):
@@ -80,11 +79,9 @@ class _Lines(_Counted):
         self.last = self.start
 
     def set_description_str(self, desc: str) -> None:
-        """Names what is done."""
         self.desc = desc
 
     def update(self, n: float = 1) -> None:
-        """So much more is done; writes a line if there was none for long."""
         super().update(n)
         now = time.monotonic()
         if now - self.last < PATIENCE:
@@ -155,14 +152,12 @@ class _Part(_Counted):
         return self
 
     def update(self, n: float = 1) -> None:
-        """So much more is done."""
         super().update(n)
         if self.moves and self.total:
             share = min(1.0, self.n / self.total)
             self.stages.move(self.start + share * (self.end - self.start))
 
     def close(self) -> None:
-        """All is done."""
         if self.moves:
             self.stages.move(self.end)
             self.moves = self.stages.busy = False
