@@ -26,8 +26,6 @@ from typing import Any
 import numpy as np
 import scipy.stats
 import torch
-from experiments.tasks import ConjugateGaussian, GaussianMixture, Perturbed, StateSpace, Task
-from experiments.tasks.errors import Shift
 from torch import Tensor
 from tqdm import tqdm
 
@@ -36,6 +34,8 @@ from assay._support.random import seed_of, stream
 from assay.data.pairs import Simulations
 from assay.data.prepare import options_of, prepare
 from assay.neighbourhood import Nearest
+from experiments.tasks import ConjugateGaussian, GaussianMixture, Perturbed, StateSpace, Task
+from experiments.tasks.errors import Shift
 
 from .record import origin
 

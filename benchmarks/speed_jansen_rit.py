@@ -12,9 +12,9 @@ import resource
 import time
 
 import torch
-from experiments.tasks.jansen_rit import JansenRit
 
 from assay._support.random import stream
+from experiments.tasks.jansen_rit import JansenRit
 
 PAPER = 60_000
 

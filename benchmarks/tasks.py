@@ -16,11 +16,11 @@ import time
 import numpy as np
 import scipy.stats
 import torch
-from experiments.tasks import TASKS, Task, task
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import cross_val_score
 
 from assay._support.random import stream
+from experiments.tasks import TASKS, Task, task
 
 from .paper_samples import HARD, Case, require
 

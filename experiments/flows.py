@@ -31,8 +31,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from assay._support.files import atomic_write
-from assay._support.random import stream
-from assay._support.user_code import isolated
+from assay._support.random import isolated, stream
 from assay.data.posterior import StandardNormal
 
 from .couplings import build_nsf

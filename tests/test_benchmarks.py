@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from benchmarks import bars, page, smoke, speed_check
 from benchmarks.speed import Size
 from experiments import EXPERIMENTS

@@ -364,10 +364,10 @@ def test_defaults():
 
 def test_what_it_says():
     result = c2st(*samples(200, 430, shift=0.7), QDA(), Exchange(99))
-    assert result.sentence.startswith("A classifier tells q from the truth in 7")
+    assert result.sentence.startswith("A classifier tells q from p in 7")
     assert "(50 % if they were the same)" in result.sentence
     assert "a value of mse at least as large" in result.sentence
-    assert "(200 truths, 400 draws of q, 99 nulls)" in result.sentence
+    assert "(200 draws of p, 400 draws of q, 99 nulls)" in result.sentence
     assert [row["p-value"] for row in result.table] == result.pvalue.tolist()
     assert "accuracy" in repr(result)
     assert "H0: p and q have the same distribution." in repr(result)

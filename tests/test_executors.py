@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 from distributed import Client, LocalCluster
-from experiments.runs import Records, completed
 from sklearn.linear_model import LogisticRegression
 
 import assay
 from assay._support.parallel import run_jobs
+from experiments.runs import Records, completed
 
 SPAWN = get_context("spawn")
 

@@ -20,6 +20,7 @@ PACKAGE = "assay"
 LAYERS = (
     "_support",
     "names",
+    "printing",
     "results",
     "neighbourhood",
     "data",
@@ -44,8 +45,8 @@ LAYERS = (
 # What a check without a classifier loads: its four questions, their data, nulls and results, tests
 # over all x, and the classifier that is the default.
 LOADED = """
-    _support.inputs _support.random _support.regression _support.user_code _support.parallel
-    _support.progress _support.files results names neighbourhood check text verdict
+    _support.inputs _support.random _support.regression _support.parallel
+    _support.progress _support.files printing results names neighbourhood check text verdict
     adapters.functions
     data.calibration data.chunks data.draw data.guards data.pairs data.posterior data.prepare
     data.proposal data.simulator data.tables

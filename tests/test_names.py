@@ -1,6 +1,30 @@
+"""Names of parameters as people read them; and names in the sources, which are plain words."""
+
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
+import assay
 from assay.names import readable
+
+SOURCES = Path(assay.__file__).parent
+# Words of no identifier: participles and metaphors that do not say what a thing is.
+WORDS = set(
+    "told said shown seen drawn judged landed foreign ripples stand standing planted".split()
+)
+# Files that still have some.
+STILL = set(
+    """
+    adapters/bayesflow.py adapters/functions.py adapters/sbi.py average/sbc.py
+    average/uniform.py classifiers/features.py classifiers/ridge.py classifiers/sklearn.py
+    cli/files.py compat/sbi.py data/calibration.py data/draw.py data/guards.py data/pairs.py
+    data/posterior.py data/prepare.py data/proposal.py io.py local/pit.py nulls/exchange.py
+    plots/_average.py plots/_bounds.py plots/_canvas.py plots/_pairs.py plots/_recovery.py
+    report/answer.py report/pairs.py report/picture.py report/traces.py report/words.py
+    """.split()
+)
 
 
 @pytest.mark.parametrize(
@@ -22,3 +46,42 @@ from assay.names import readable
 )
 def test_tex_is_read_as_people_do(name, read):
     assert readable(name) == read
+
+
+def identifiers(source):
+    """Names of functions, classes, arguments, attributes and variables, imported ones too."""
+    fields = ("name", "arg", "attr", "id", "asname")
+    nodes = ast.walk(ast.parse(source))
+    values = (getattr(node, field, None) for node in nodes for field in fields)
+    return {value for value in values if isinstance(value, str)}
+
+
+def words(identifier):
+    """The words of an identifier in lower case, split at underscores and capitals."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", identifier)}
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("def _seen(x): pass", "_seen"),
+        ("class ToldApart: pass", "ToldApart"),
+        ("f = lambda drawn: 0", "drawn"),
+        ("x.said_so = 1", "said_so"),
+        ("f(shown=1)", "shown"),
+        ("for NOT_SEEN in x: pass", "NOT_SEEN"),
+        ("from a import b as standing", "standing"),
+        ("withdrawn = unseen = understand = 'seen'  # seen", None),
+    ],
+)
+def test_words_are_found_in_identifiers_alone(source, found):
+    assert {name for name in identifiers(source) if words(name) & WORDS} == {found} - {None}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, id=str(p.relative_to(SOURCES))) for p in sorted(SOURCES.rglob("*.py"))],
+)
+def test_identifiers_say_what_a_thing_is(path):
+    bad = sorted(n for n in identifiers(path.read_text("utf-8")) if words(n) & WORDS)
+    assert bad == [] or path.relative_to(SOURCES).as_posix() in STILL

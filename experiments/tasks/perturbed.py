@@ -25,8 +25,7 @@ from assay._support.inputs import (
     check_number,
     cpu,
 )
-from assay._support.random import stream
-from assay._support.user_code import call_user_code
+from assay._support.random import call_user_code, stream
 from assay.data.calibration import Calibration, Draws
 from assay.data.posterior import StandardNormal
 

@@ -55,7 +55,8 @@ from .data.pairs import Simulations
 from .data.posterior import Embed
 from .data.prepare import Prepared, options_of, prepare
 from .local.score import MORE_COPIES, MOST_BORROWING, Score, score
-from .results import enough_nulls, html_part, versions
+from .printing import html_part
+from .results import enough_nulls, versions
 from .text import MOST_LINES, frame, record, text
 from .verdict import OVER_ALL_X, Surroundings, Verdict
 

@@ -28,7 +28,7 @@ import torch
 from . import __version__
 from ._support.files import atomic_write
 from ._support.inputs import check_path, memory, printable
-from .results import Readable
+from .results import Result
 
 FORMAT = 4
 # What a file cannot hold, and the argument of `load` that brings it back.
@@ -330,12 +330,12 @@ def _decode(tree: Any, arrays: dict[str, np.ndarray], given: dict[str, Any], at:
     parts = {k: _decode(v, arrays, given, f"{at}.{k}") for k, v in tree["fields"].items()}
     _check_fields(made, parts, at)
     whole = made(**parts)
-    if isinstance(whole, Readable):
+    if isinstance(whole, Result):
         _check_readable(whole, at)
     return whole
 
 
-def _check_readable(result: Readable, at: str) -> None:
+def _check_readable(result: Result, at: str) -> None:
     """Refuses arrays that do not belong together: nothing can be told of them."""
     try:
         with np.errstate(all="ignore"):

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from ._support.inputs import as_tensors, check_finite, check_function, check_kind, check_share
+from ._support.random import call_user_code
 from ._support.regression import TINY, RobustScale, regression_design, ridge, standard_deviation
-from ._support.user_code import call_user_code
 
 # The share of simulations that is near x_o, and the number from which on the share shrinks.
 SHARE, FULL = 0.2, 5000

@@ -12,7 +12,7 @@ import numpy as np
 
 from .answers.rows import Row
 from .names import readable, shorten
-from .results import as_frame, equals, laid_out, wrapped
+from .printing import as_frame, equals, laid_out, wrapped
 from .verdict import COLUMNS, OUTSIDE, REJECTED, VERDICTS, Verdict
 
 # Lines on many observations, and on a single one, at most.

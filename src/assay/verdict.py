@@ -21,7 +21,8 @@ from .answers.rows import UNITS, Bounds, Row
 from .answers.typical import Typical
 from .local.score import ScoreResult
 from .names import readable
-from .results import LEVELS, Frozen, equals, holm, number, percent, position
+from .printing import equals, number, percent
+from .results import LEVELS, Frozen, holm, position
 
 REJECTED, OUTSIDE, INCONCLUSIVE, PASSED = "rejected", "outside", "inconclusive", "passed"
 # The most urgent first.

@@ -8,8 +8,7 @@ import torch
 import zuko
 
 import assay
-from assay._support.random import stream
-from assay._support.user_code import isolated
+from assay._support.random import isolated, stream
 from assay.data.draw import draw_at
 from assay.data.posterior import Posterior, as_posterior, latents
 

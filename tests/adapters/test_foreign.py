@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import assay
-from assay._support.random import stream
-from assay._support.user_code import isolated
+from assay._support.random import isolated, stream
 from assay.data.posterior import as_posterior, fresh_key, latents
 
 pytestmark = [pytest.mark.adapters, pytest.mark.filterwarnings("ignore")]

@@ -10,8 +10,7 @@ import zuko
 from torch.distributions import AffineTransform
 
 import assay
-from assay._support.random import stream
-from assay._support.user_code import isolated
+from assay._support.random import isolated, stream
 from assay.data.draw import draw_at
 from assay.data.posterior import as_posterior, latents
 

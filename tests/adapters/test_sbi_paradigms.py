@@ -4,11 +4,10 @@ from importlib import import_module
 
 import pytest
 import torch
-from experiments.tasks import ConjugateGaussian
 
 import assay
-from assay._support.random import stream
-from assay._support.user_code import isolated
+from assay._support.random import isolated, stream
+from experiments.tasks import ConjugateGaussian
 
 TASK = ConjugateGaussian(2, 2)
 K = 4

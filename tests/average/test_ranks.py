@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from experiments.tasks import task
 
 from assay import Calibration
 from assay._support.random import stream
@@ -15,6 +14,7 @@ from assay.average.ranks import (
     parameters,
     ranked,
 )
+from experiments.tasks import task
 
 
 def first(theta, x):

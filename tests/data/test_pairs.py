@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from experiments.tasks import TwoMoons
 from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
 
 import assay
 from assay._support.random import stream
 from assay.data.pairs import Simulations, pairs_around
+from experiments.tasks import TwoMoons
 
 PRIOR = MultivariateNormal(torch.zeros(1), torch.eye(1))
 X_O, FAILING = torch.tensor([1.0]), 0.4

@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from experiments.tasks import ConjugateGaussian
-from experiments.tasks.priors import Box
 from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
 
 import assay
@@ -23,6 +21,8 @@ from assay.data.proposal import (
     zoom,
 )
 from assay.neighbourhood import Nearest
+from experiments.tasks import ConjugateGaussian
+from experiments.tasks.priors import Box
 
 TASK = ConjugateGaussian(2, 2, noise=0.5)
 X_O = torch.tensor([1.0, -1.0])

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from experiments.beyond import BOUNDED, BUDGETS, FAR, MODEL, NEAR, _wrong, needed, run
-from experiments.runs import Context
 
 import assay
 from assay._support.random import stream
+from experiments.beyond import BOUNDED, BUDGETS, FAR, MODEL, NEAR, _wrong, needed, run
+from experiments.runs import Context
 
 
 def test_pairs_that_a_power_needs():

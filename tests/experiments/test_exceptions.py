@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import torch
+
 from experiments import exceptions
 from experiments.exceptions import EXCEPTIONS, ONCE, _oracle
 from experiments.runs import Context

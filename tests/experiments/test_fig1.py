@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from experiments.fig1 import closed_form, powers
 
 

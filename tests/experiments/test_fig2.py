@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from experiments.fig2 import FIG2, LIMIT, jobs, rates, relative, table
 
 

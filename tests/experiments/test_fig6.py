@@ -4,6 +4,7 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from experiments.fig6 import (
     FIG6,
     LOCALS,

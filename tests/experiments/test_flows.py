@@ -9,11 +9,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from experiments import flows
-from experiments.flows import MAF, NSF, Flow, SbiMAF, SbiNSF, Training, train
 
 import assay
 from assay._support.random import stream
+from experiments import flows
+from experiments.flows import MAF, NSF, Flow, SbiMAF, SbiNSF, Training, train
 
 SD = 0.2 * math.sqrt(0.5)
 SMALL = MAF(2, (16,))

@@ -5,6 +5,8 @@ import tarfile
 
 import pytest
 import torch
+
+from assay._support.random import stream
 from experiments import authors, blocks, cells, couplings, gpu, published, runner
 from experiments.blocks import Blocks, Posteriors
 from experiments.flows import SbiNSF, _AsZuko
@@ -13,8 +15,6 @@ from experiments.networks import Batched, two_layers
 from experiments.runner import Clock, Runner, done, expected
 from experiments.runs import Context, Records
 from experiments.stacked import Torch
-
-from assay._support.random import stream
 
 TASK = "two_moons"
 

@@ -8,11 +8,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+
+import assay
 from experiments import fig3, fig4
 from experiments.jansen_rit import GAINS, Recipe, at, file_name, observed
 from experiments.runs import Context, conduct
-
-import assay
 
 # The box that parameters are drawn from.
 LIMITS = np.array([[10, 50, 100, -20], [250, 500, 5000, 20]])

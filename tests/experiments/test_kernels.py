@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from experiments.kernels import Compiler, Kernels, nvcc
 from experiments.networks import Network, Sklearn, two_layers
 from experiments.stacked import Fit, Places, Rows, Stacked, Torch

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 from experiments import authors, latents, published
 from experiments.__main__ import main
 from experiments.latents import joined, moved

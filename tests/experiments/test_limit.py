@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+
 from experiments import limit
 from experiments.limit import bayes, log_constant
 from experiments.material import Recipe, Setting, flow

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+
 from experiments.local_hpd import curves, grid, nulls, published_statistics
 from experiments.networks import LEVELS, Batched, Sklearn
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from experiments import EXPERIMENTS
 from experiments.__main__ import main
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from experiments.networks import Batched, two_layers
 from experiments.published import (
     c2st,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from experiments import authors, fig3, fig6, reproduction, summary
 from experiments.reproduction import BLOCKS, PAGES, main, rewritten
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from experiments import material, retrained
 from experiments.material import Recipe, flow
 from experiments.retrained import RETRAINED, Fixed

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+
 from experiments.runs import Context, Experiment, Records, completed, conduct, seed
 
 JOBS = [{"n": n, "name": "a"} for n in range(6)]

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+
 from experiments import authors, samples
 from experiments.__main__ import main
 from experiments.authors import difference, printed_rate, printed_statistic

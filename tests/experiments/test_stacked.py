@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.model_selection import train_test_split
+from sklearn.utils import shuffle
+
 from experiments import stacked
 from experiments.networks import LEVELS, Batched, Network, Sklearn, two_layers
 from experiments.stacked import Fit, Places, Plan, Rows, Stacked, Torch
-from sklearn.model_selection import train_test_split
-from sklearn.utils import shuffle
 
 
 def samples(n=200, copies=3, p=3, dtype=torch.double):

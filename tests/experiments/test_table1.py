@@ -3,6 +3,7 @@ import json
 
 import pytest
 import torch
+
 from experiments.material import Recipe, flow
 from experiments.methods import METHODS
 from experiments.networks import Batched, two_layers

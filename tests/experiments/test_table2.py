@@ -1,6 +1,7 @@
 import json
 
 import pytest
+
 from experiments.runs import Context, conduct
 from experiments.table2 import TABLE2, best, rejections, shared
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from experiments import published
 from experiments.networks import Batched, two_layers
 from experiments.stacked import Stacked

@@ -2,6 +2,7 @@ import json
 
 import pytest
 import torch
+
 from experiments.limit import mse
 from experiments.published import trial_of_lc2st
 from experiments.runs import Context, conduct

@@ -35,22 +35,22 @@ MUTATIONS = (
     Mutation(
         "no one is added to the nulls that are as large",
         "results.py",
-        "(1 + reached(statistic, null).sum(-1)) / (1 + null.shape[-1])",
-        "reached(statistic, null).sum(-1) / (1 + null.shape[-1])",
+        "(1 + as_large.sum(-1)) / (1 + null.shape[-1])",
+        "as_large.sum(-1) / (1 + null.shape[-1])",
         f"{RESULTS}::TestPvalue::test_counts",
     ),
     Mutation(
         "ties do not count",
         "results.py",
-        "np.asarray(null >= (statistic - slack)[..., None])",
-        "np.asarray(null > (statistic + slack)[..., None])",
+        "as_large = null >= (statistic - slack)[..., None]",
+        "as_large = null > (statistic + slack)[..., None]",
         f"{RESULTS}::TestPvalue::test_counts",
     ),
     Mutation(
         "the wrong tail",
         "results.py",
-        "np.asarray(null >= (statistic - slack)[..., None])",
-        "np.asarray(null <= (statistic + slack)[..., None])",
+        "as_large = null >= (statistic - slack)[..., None]",
+        "as_large = null <= (statistic + slack)[..., None]",
         f"{RESULTS}::test_against_scipy",
     ),
     Mutation(
@@ -651,10 +651,10 @@ MUTATIONS = (
     ),
     # Held-out data.
     Mutation(
-        "C2ST trains on what it judges",
+        "C2ST trains on what is held out",
         "c2st.py",
-        "scores = classifier.fit(copies.subset(train), seed)",
-        "scores = classifier.fit(copies.subset(held), seed)",
+        "scores = classifier.fit(copies.subset(train.to(copies.x.device)), seed)",
+        "scores = classifier.fit(copies.subset(held.to(copies.x.device)), seed)",
         "tests/test_c2st.py::test_held_out_rows_are_never_trained_on",
     ),
     Mutation(

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 import torch
+
 from benchmarks.record import keep
 
 from .calls import CALLS, Case, cases

@@ -19,13 +19,13 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
-from benchmarks.record import keep
-from experiments.runs import Context, Experiment, Records, conduct
 
 import assay
 from assay._support.files import atomic_write
 from assay.cli import app
 from assay.data.chunks import Chunk
+from benchmarks.record import keep
+from experiments.runs import Context, Experiment, Records, conduct
 
 from ..conftest import Gaussian
 

@@ -10,8 +10,11 @@ from assay._support.inputs import (
     check_count,
     check_finite,
     check_kind,
+    check_names,
     check_number,
     check_share,
+    error_line,
+    printable,
 )
 from assay.neighbourhood import Nearest
 
@@ -127,3 +130,9 @@ class TestNulls:
             as_null(bad, Exchange(7), Exchange, hint="Own")
         with pytest.raises(TypeError, match=r"such as Exchange\(99\); got"):
             as_null("many", Exchange(7), Exchange)
+
+
+def test_words_are_in_one_line_and_cannot_steer_a_terminal():
+    assert check_names("names", ["mu", "a\nb"], 2) == ("mu", "a b")
+    assert error_line(ValueError("a\nb")) == "ValueError: a b"
+    assert printable("a\x1b[2Jb") == "a\ufffd[2Jb"

@@ -1,8 +1,10 @@
+import random
+
 import numpy as np
 import pytest
 import torch
 
-from assay._support.random import mix_seed, seed_of, stream
+from assay._support.random import call_user_code, isolated, mix_seed, seed_of, stream
 
 
 def test_a_seed_depends_on_content_too():
@@ -35,3 +37,34 @@ def test_a_generator_gives_a_seed_and_moves_on():
 def test_bad_seeds(seed):
     with pytest.raises((TypeError, ValueError), match="seed: expected"):
         seed_of(seed)
+
+
+def test_isolated_leaves_global_generators_alone():
+    """Also after an error."""
+
+    def numbers():
+        return torch.rand(1), np.random.rand(), random.random()
+
+    def seeded():
+        torch.manual_seed(1)
+        np.random.seed(1)
+        random.seed(1)
+
+    seeded()
+    before = numbers()
+    seeded()
+    with isolated(stream(0, "inside")):
+        inside = numbers()
+    with pytest.raises(ZeroDivisionError), isolated(stream(0, "inside")):
+        torch.rand(3) / (1 // 0)
+    assert numbers() == before
+    with isolated(stream(0, "inside")):
+        assert numbers() == inside
+
+
+def test_code_of_the_user_gets_copies():
+    x = torch.zeros(2)
+    found = call_user_code("embed", lambda given: given["x"].add_(1).tolist(), {"x": x})
+    assert (found.tolist(), x.tolist()) == ([1, 1], [0, 0])
+    with pytest.raises(ValueError, match="embed: expected what can .*; got ZeroDivisionError: in"):
+        call_user_code("embed", lambda given: 1 // 0, x)

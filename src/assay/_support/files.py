@@ -21,13 +21,6 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     What a link leads to is replaced, and the link stays; so do the modes of a file. A terminal, a
     device or a pipe is written to. What killed processes left of the same file is removed.
-
-    Example:
-        >>> path = Path(tempfile.mkdtemp()) / "a.txt"
-        >>> with atomic_write(path) as file:
-        ...     _ = file.write(b"all of it")
-        >>> path.read_text()
-        'all of it'
     """
     try:
         with _stream(path) or _replacing(Path(os.path.realpath(path))) as file:

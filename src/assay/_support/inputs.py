@@ -25,13 +25,21 @@ from torch import Tensor
 N = TypeVar("N")
 
 
-class cpu:  # noqa: N801
-    """Torch's own factories on the CPU, in single precision: they read no global default.
+# More than anybody makes of anything; and of what is taken only as far as it is there.
+MOST, ALL = 10**7, 10**9
+# More than anybody asks for where the square of it is made: units of a layer, features.
+MOST_SQUARED = 10**4
+# Bytes of a number, at most.
+WORD = 8
+# What moves a cursor, rings, or turns the text around it; not tabs and ends of lines.
+CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+EXECUTOR = "a concurrent.futures.Executor, or None"
 
-    Example:
-        >>> cpu.zeros(2, dtype=torch.float64)
-        tensor([0., 0.], dtype=torch.float64)
-    """
+
+class cpu:  # noqa: N801
+    """Torch's own factories on the CPU, in single precision: they read no global default."""
 
     _numbers: ClassVar[dict[str, Any]] = {"dtype": torch.float32, "device": "cpu"}
     rand = staticmethod(partial(torch.rand, **_numbers))
@@ -51,48 +59,37 @@ class cpu:  # noqa: N801
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Torch in full precision, and NumPy that raises nothing, whatever the caller switched on.
-
-    Example:
-        >>> with torch.autocast("cpu"), full_precision():
-        ...     (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
-        torch.float32
-    """
+    """Torch in full precision, and NumPy that raises nothing, whatever the caller switched on."""
+    errors = np.geterr().items()
+    warned: dict[str, Any] = {kind: "warn" if how == "raise" else how for kind, how in errors}
     with ExitStack() as stack:
         for device in ["cpu"] + ["cuda"] * torch.cuda.is_available():
             stack.enter_context(torch.autocast(device, enabled=False))
         stack.enter_context(torch.inference_mode(mode=False))
-        heard: dict[str, Any] = {
-            kind: "warn" if how == "raise" else how for kind, how in np.geterr().items()
-        }
-        stack.enter_context(np.errstate(**heard | {"under": "ignore"}))
+        stack.enter_context(np.errstate(**warned | {"under": "ignore"}))
         yield
 
 
 @full_precision()
 def as_tensors(given: dict[str, Any]) -> dict[str, Tensor]:
-    """Brings arrays of any library to tensors of one floating type on one device."""
-    arrays = {name: _tensor(name, array) for name, array in given.items()}
-    devices = {array.device for array in arrays.values()}
-    if len(devices) > 1:
+    """Copies of arrays of any library as tensors of one floating type on one device."""
+    arrays = {
+        name: _from_torch(name, array) if isinstance(array, Tensor) else _from_numpy(name, array)
+        for name, array in given.items()
+    }
+    if len({array.device for array in arrays.values()}) > 1:
         where = ", ".join(f"{name} on {array.device}" for name, array in arrays.items())
         raise ValueError(f"device: expected all arrays on one device; got {where}.")
     for name, array in arrays.items():
         if array.is_meta:
             raise TypeError(f"{name}: expected an array of real numbers; got a meta tensor.")
+        if array.numel() == 0:
+            raise ValueError(
+                f"{name}: expected a non-empty array; got shape {tuple(array.shape)}."
+            )
     dtypes = (array.dtype for array in arrays.values())
     dtype = reduce(torch.promote_types, dtypes, torch.float32)
     return {name: array.to(dtype) for name, array in arrays.items()}
-
-
-def _tensor(name: str, given: Any) -> Tensor:
-    if isinstance(given, Tensor):
-        array = _from_torch(name, given)
-    else:
-        array = _from_numpy(name, given)
-    if array.numel() == 0:
-        raise ValueError(f"{name}: expected a non-empty array; got shape {tuple(array.shape)}.")
-    return array
 
 
 def _from_torch(name: str, given: Tensor) -> Tensor:
@@ -125,10 +122,10 @@ def _from_numpy(name: str, given: Any) -> Tensor:
         raise TypeError(f"{name}: expected an array of numbers; got {words}.") from error
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected an array of real numbers; got {array.dtype}.")
-    # Extended precision, foreign byte orders and negative strides are not for torch.
+    # Torch reads neither extended precision, other byte orders nor negative strides. Its own
+    # memory is aligned, on which the bits of products depend.
     single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
     dtype = torch.float32 if single else torch.float64
-    # In memory of torch, which is aligned, as the same bits of products ask for.
     own = torch.empty(array.shape, dtype=dtype, device="cpu")
     own.numpy()[...] = array
     return own
@@ -156,18 +153,6 @@ def as_device(device: str | torch.device) -> torch.device:
     if torch.device(device).type == "meta":
         raise ValueError(f"device: expected one of {there}; got 'meta', which holds no numbers.")
     return torch.device(device)
-
-
-# More than anybody makes of anything; and of what is taken only as far as it is there.
-MOST, ALL = 10**7, 10**9
-
-
-# Bytes of a number, at most.
-WORD = 8
-
-
-# More than anybody asks for where the square of it is made: units of a layer, features.
-MOST_SQUARED = 10**4
 
 
 def check_count(name: str, value: Any, least: int = 1, most: float = MOST) -> int:
@@ -199,7 +184,12 @@ def memory() -> int:
 
 def check_number(name: str, value: Any, *, least: float = 0.0, strict: bool = True) -> float:
     """Returns a finite number above `least`, or refuses."""
-    real = _real(name, value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name}: expected a number; got {type_name(value)}.")
+    try:
+        real = float(value)
+    except OverflowError:
+        real = math.inf
     if not math.isfinite(real) or real < least or (strict and real == least):
         bound = "above" if strict else "of at least"
         raise ValueError(f"{name}: expected a finite number {bound} {least:g}; got {real}.")
@@ -220,23 +210,8 @@ def check_share(name: str, value: Any) -> float:
     return float(value)
 
 
-def _real(name: str, value: Any) -> float:
-    """A number of any library as Python's own; what is too large for it is infinite."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name}: expected a number; got {type_name(value)}.")
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
 def as_null(null: Any, default: N, *kinds: type, hint: str = "Exchange(99)") -> N:
-    """A null of the kinds as it is, the default one if None or in so many copies, or refuses.
-
-    Example:
-        >>> as_null(39, assay.Exchange(), assay.Exchange)
-        Exchange(n=39)
-    """
+    """A null of the kinds as it is; the default one if None, or with a number of copies."""
     if null is None:
         return default
     if isinstance(null, int | np.integer) and not isinstance(null, bool):
@@ -267,9 +242,6 @@ def check_executor(executor: Any) -> None:
         check_function("executor", executor.submit, EXECUTOR)
 
 
-EXECUTOR = "a concurrent.futures.Executor, or None"
-
-
 def check_path(path: Any, name: str = "path", expected: str = "the path of a file") -> Path:
     """A path, or refuses what can be none."""
     check_kind(name, path, expected, str, os.PathLike)
@@ -280,76 +252,43 @@ def check_path(path: Any, name: str = "path", expected: str = "the path of a fil
 
 
 def check_names(name: str, given: Any, count: int) -> tuple[str, ...]:
-    r"""So many different names, each in one line, or refuses.
-
-    Example:
-        >>> check_names("names", ["mu", "a\nb"], 2)
-        ('mu', 'a b')
-    """
+    """So many different names, each in one line, or refuses."""
     each = (given,) if isinstance(given, str) else given
     unordered = isinstance(each, Set | Mapping)
     if not isinstance(each, Iterable) or unordered or isinstance(each, type | bytes | Tensor):
         raise TypeError(f"{name}: expected {count} names in order; got {type_name(given)}.")
     words = ("" if one is None else str(one) for one in each)
     names = tuple(printable(" ".join(word.split())) for word in words)
-    looks = {_visible(one) for one in names}
-    if len(names) != count or len(looks) < count or "" in looks:
+    visible = {_visible(one) for one in names}
+    if len(names) != count or len(visible) < count or "" in visible:
         raise ValueError(f"{name}: expected {count} different names; got {names!r}.")
     return names
 
 
 def _visible(text: str) -> str:
-    """What is seen of a text: accents however they are written, and nothing that is invisible."""
-    seen = (letter for letter in text if unicodedata.category(letter) != "Cf")
-    return unicodedata.normalize("NFC", "".join(seen)).strip()
+    """A text without what is invisible, and with accents written in one way."""
+    letters = (letter for letter in text if unicodedata.category(letter) != "Cf")
+    return unicodedata.normalize("NFC", "".join(letters)).strip()
 
 
 def type_name(value: Any) -> str:
-    """The kind of a value that is not what it should be.
-
-    Example:
-        >>> type_name("a"), type_name(list)
-        ('str', 'the class list')
-    """
+    """The type of a value, or the name of a class."""
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def error_line(problem: BaseException) -> str:
-    r"""An error in one line.
-
-    Example:
-        >>> error_line(ValueError("a\nb"))
-        'ValueError: a b'
-    """
+    """An error in one line."""
     return " ".join(f"{type(problem).__name__}: {problem}".split())
 
 
-# What moves a cursor, rings, or turns the text around it; not tabs and ends of lines.
-CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
-
-
 def printable(text: str) -> str:
-    r"""A text that can be printed anywhere, and cannot steer a terminal.
-
-    Example:
-        >>> printable("a\x1b[2Jb")
-        'a\ufffd[2Jb'
-    """
+    """A text that can be printed anywhere, and cannot steer a terminal."""
     return CONTROL.sub("\ufffd", text)
 
 
 @contextmanager
 def extra(name: str, least: str = "") -> Iterator[None]:
-    """Imports what an extra of this package brings; where it is missing, one line says so.
-
-    So it does where the package is there, but older than the least version that has the names.
-
-    Example:
-        >>> with extra("plots"):
-        ...     import matplotlib
-    """
+    """Imports what an extra of this package brings; one line says where it is missing or old."""
     try:
         yield
     except ImportError as error:

@@ -9,16 +9,10 @@ from typing import Any, Self
 
 from tqdm import tqdm
 
-_SILENT: ContextVar[bool] = ContextVar("quiet", default=False)
-
-
-_STAGES: ContextVar["Stages | None"] = ContextVar("whole", default=None)
-
-
+_SILENT: ContextVar[bool] = ContextVar("silent", default=False)
+_STAGES: ContextVar["Stages | None"] = ContextVar("stages", default=None)
 # Seconds between two lines on work that goes on where there is no terminal.
 PATIENCE = 30.0
-
-
 # The share of a stage that a part of unknown weight is taken for.
 SHARE_OF_A_STAGE = 0.8
 
@@ -32,20 +26,26 @@ def progress(
     :class:`Stages` it moves their bar. Without items it is moved by hand. Whether it is `silent`
     is left to the terminal if None.
     """
-    quiet, whole = True if _SILENT.get() else silent, _STAGES.get()
-    if whole is not None and not quiet:
-        return _Part(items, how.get("total"), whole)
-    if quiet is None and not _terminal():
+    silent, stages = True if _SILENT.get() else silent, _STAGES.get()
+    if stages is not None and not silent:
+        return _Part(items, how.get("total"), stages)
+    if silent is None and (sys.stderr is None or not sys.stderr.isatty()):
         return _Lines(items, how.get("total"), desc)
-    return tqdm(items, desc, disable=quiet, leave=False, dynamic_ncols=True, **how)
+    return tqdm(items, desc, disable=silent, leave=False, dynamic_ncols=True, **how)
 
 
-def _terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+@contextmanager
+def without_progress() -> Iterator[None]:
+    """Runs work many times over without a bar for each."""
+    token = _SILENT.set(True)  # noqa: FBT003
+    try:
+        yield
+    finally:
+        _SILENT.reset(token)
 
 
 class _Counted:
-    """What is done of some work, by items or by hand, as of a bar."""
+    """How much of some work is done, with the methods of a bar: by items, or by hand."""
 
     def __init__(self, items: Iterable[Any] | None, total: float | None) -> None:
         self.items, self.n = items, 0.0
@@ -64,11 +64,10 @@ class _Counted:
         self.close()
 
     def update(self, n: float = 1) -> None:
-        """So much more is done."""
         self.n += n
 
     def close(self) -> None:
-        """All is done."""
+        pass
 
 
 class _Lines(_Counted):
@@ -80,39 +79,30 @@ class _Lines(_Counted):
         self.last = self.start
 
     def set_description_str(self, desc: str) -> None:
-        """Names what is done."""
         self.desc = desc
 
     def update(self, n: float = 1) -> None:
-        """So much more is done; it is said if nothing was for long."""
         super().update(n)
         now = time.monotonic()
-        if now - self.last >= PATIENCE:
-            self.last = now
-            sys.stderr.write(f"{self._line(now - self.start)}\n")
-            sys.stderr.flush()
-
-    def _line(self, elapsed: float) -> str:
-        words, clock = f"{self.desc or 'working'}: ", tqdm.format_interval
-        if not self.total or not self.n:
-            return f"{words}{clock(elapsed)}" + (f", {self.n:g} done" if self.n else "")
-        left = elapsed * max(0.0, self.total / self.n - 1)
-        return f"{words}{self.n / self.total:.0%}, {clock(elapsed)}, about {clock(left)} left"
+        if now - self.last < PATIENCE:
+            return
+        self.last, elapsed = now, now - self.start
+        words = tqdm.format_interval(elapsed)
+        if self.total and self.n:
+            left = tqdm.format_interval(elapsed * max(0.0, self.total / self.n - 1))
+            words = f"{self.n / self.total:.0%}, {words}, about {left} left"
+        elif self.n:
+            words = f"{words}, {self.n:g} done"
+        sys.stderr.write(f"{self.desc or 'working'}: {words}\n")
+        sys.stderr.flush()
 
 
 class Stages:
-    """One bar for work in named stages; bars inside of it move it, and are not shown.
+    """One bar for work in named stages; bars inside of it move it, and are not displayed.
 
     Args:
         desc: What is done.
         shares: The time that each stage takes, about, in any unit.
-
-    Example:
-        >>> with Stages("checking", {"drawing": 1, "testing": 3}) as stages:
-        ...     stages.enter("drawing")
-        ...     stages.enter("testing")
-        ...     stages.done
-        1.0
     """
 
     def __init__(self, desc: str, shares: Mapping[str, float]) -> None:
@@ -138,12 +128,6 @@ class Stages:
         self.parts = parts
         self.bar.set_description_str(f"{self.desc}, {stage}")
 
-    def part(self) -> tuple[float, float]:
-        """Where the next bar of the stage begins and ends."""
-        share = 1 / self.parts if self.parts > 1 else SHARE_OF_A_STAGE
-        self.parts -= 1
-        return self.done, self.done + share * (self.end - self.done)
-
     def move(self, to: float) -> None:
         """Moves the bar, never back."""
         step = max(0.0, to - self.done)
@@ -154,35 +138,26 @@ class Stages:
 class _Part(_Counted):
     """A bar inside of stages, which moves theirs; one inside of another does nothing."""
 
-    def __init__(self, items: Iterable[Any] | None, total: float | None, whole: Stages) -> None:
+    def __init__(self, items: Iterable[Any] | None, total: float | None, stages: Stages) -> None:
         super().__init__(items, total)
-        self.whole, self.start, self.end, self.moves = whole, 0.0, 0.0, False
+        self.stages, self.start, self.end, self.moves = stages, 0.0, 0.0, False
 
     def __enter__(self) -> Self:
-        if not self.whole.busy:
-            self.start, self.end = self.whole.part()
-            self.moves = self.whole.busy = True
+        stages = self.stages
+        if not stages.busy:
+            share = 1 / stages.parts if stages.parts > 1 else SHARE_OF_A_STAGE
+            stages.parts -= 1
+            self.start, self.end = stages.done, stages.done + share * (stages.end - stages.done)
+            self.moves = stages.busy = True
         return self
 
     def update(self, n: float = 1) -> None:
-        """So much more is done."""
         super().update(n)
-        if self.moves:
-            share = min(1.0, self.n / self.total) if self.total else 0.0
-            self.whole.move(self.start + share * (self.end - self.start))
+        if self.moves and self.total:
+            share = min(1.0, self.n / self.total)
+            self.stages.move(self.start + share * (self.end - self.start))
 
     def close(self) -> None:
-        """All is done."""
         if self.moves:
-            self.whole.move(self.end)
-            self.moves = self.whole.busy = False
-
-
-@contextmanager
-def without_progress() -> Iterator[None]:
-    """Runs work many times over without a bar for each."""
-    token = _SILENT.set(True)  # noqa: FBT003
-    try:
-        yield
-    finally:
-        _SILENT.reset(token)
+            self.stages.move(self.end)
+            self.moves = self.stages.busy = False

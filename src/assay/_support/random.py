@@ -2,16 +2,28 @@
 
 ``stream(seed, "null", 17)`` is a :class:`torch.Generator` on the CPU, seeded by hashing the user's
 seed together with the key. A stream does not depend on which other streams were read before it, so
-results are the same however the work is split. No global generator is read or set.
+results are the same however the work is split. No global generator is read or left changed: they
+are seeded while functions of the user run, and restored afterwards.
 """
 
 import hashlib
+import random
+import threading
 import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+
+from .inputs import as_tensors, error_line
 
 Seed = int | torch.Generator
+
+# The global generators are one for all threads.
+_LOCK = threading.RLock()
 
 
 def seed_of(seed: Seed) -> int:
@@ -43,9 +55,54 @@ def stream(seed: int, *key: int | str) -> torch.Generator:
 def mix_seed(seed: int, content: np.ndarray | bytes) -> int:
     """A seed that depends on some content as well.
 
-    With one and the same seed, two data sets then still meet independent nulls. The content must
-    be something that no null changes, such as the order of x.
+    With one and the same seed, two data sets then have independent nulls. The content must be
+    something that no null changes, such as the order of x.
     """
     data = content if isinstance(content, bytes) else content.tobytes()
     digest = hashlib.blake2b(data, digest_size=8).digest()
     return (seed ^ int.from_bytes(digest, "big")) % 2**62
+
+
+@contextmanager
+def isolated(generator: torch.Generator) -> Iterator[None]:
+    """Seeds the global generators, which a user's code reads, and restores them afterwards."""
+    seed = int(torch.randint(2**31, (), generator=generator, device="cpu"))
+    with _LOCK, torch.random.fork_rng():
+        numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)  # noqa: NPY002
+            random.setstate(python_state)
+
+
+def call_user_code(
+    name: str, function: Callable[..., Any], *given: Any, generator: torch.Generator | None = None
+) -> Tensor:
+    """What a function of the user returns for copies, which it may change, as a tensor of our own.
+
+    Global generators are seeded meanwhile, by the name if no generator is given.
+
+    Example:
+        >>> x = torch.zeros(2)
+        >>> call_user_code("embed", lambda x: x.add_(1).tolist(), x), x
+        (tensor([1., 1.], dtype=torch.float64), tensor([0., 0.]))
+    """
+    with torch.no_grad(), isolated(stream(0, name) if generator is None else generator):
+        try:
+            found = function(*map(_copied, given))
+        except Exception as error:
+            raise ValueError(
+                f"{name}: expected what can be called here; got {error_line(error)}."
+            ) from error
+    return as_tensors({name: found})[name]
+
+
+def _copied(given: Any) -> Any:
+    """The same numbers in memory of their own."""
+    if isinstance(given, Mapping):
+        return {name: _copied(part) for name, part in given.items()}
+    return given.clone() if isinstance(given, Tensor) else given

@@ -47,9 +47,8 @@ class RobustScale:
         x = x[:: 1 + len(x) // MOST_ROWS]
         quarter, median, three_quarters = x.quantile(x.new_tensor([0.25, 0.5, 0.75]), 0)
         scale = (three_quarters - quarter) / IQR
-        # A discrete feature may have no interquartile range, a constant one has no spread at all.
-        varies = x.amax(0) > x.amin(0)
-        return cls(median, torch.where(varies & (scale > 0), scale, standard_deviation(x)))
+        # A discrete feature may have no interquartile range.
+        return cls(median, torch.where(scale > 0, scale, standard_deviation(x)))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Brings features (..., d) to the common scale."""

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import as_tensors, cpu, error_line
-from .._support.random import stream
-from .._support.user_code import isolated, time_limit
+from .._support.parallel import time_limit
+from .._support.random import isolated, stream
 from ..data.posterior import LIMIT, Flow, Posterior, is_flow
 from ..data.tables import Layout, Table, as_table
 from . import draws_of

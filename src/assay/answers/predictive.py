@@ -26,7 +26,8 @@ from ..data.calibration import features_of
 from ..data.pairs import one_of
 from ..data.posterior import Embed
 from ..data.simulator import Runner, form_of
-from ..results import Adjustment, Holm, LocalResult, equals, versions
+from ..printing import equals
+from ..results import Adjustment, Holm, LocalResult, versions
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -11,7 +11,8 @@ import numpy as np
 from .._support.inputs import check_number
 from ..names import readable
 from ..neighbourhood import Nearest
-from ..results import LEVELS, Frozen, number, read_only
+from ..printing import number
+from ..results import LEVELS, Frozen, read_only
 
 # By kind, numbers about q and the lower and upper ends of their intervals.
 Table = dict[str, np.ndarray]

@@ -25,7 +25,8 @@ from .._support.progress import progress
 from .._support.random import Seed, seed_of, stream
 from ..data.calibration import features_of
 from ..data.posterior import Embed
-from ..results import Frozen, equals, holm, number
+from ..printing import equals, number
+from ..results import Frozen, holm
 
 # x_o is outside at this corrected p-value, or at the smallest that is possible up to another; or
 # where a score is so many times farther beyond the usual than that of any simulation.

@@ -36,12 +36,12 @@ from .._support.inputs import (
     check_numbers,
     full_precision,
 )
-from .._support.random import Seed, seed_of
+from .._support.random import Seed, call_user_code, seed_of
 from .._support.regression import standard_deviation
-from .._support.user_code import call_user_code
 from ..data.calibration import Calibration, check_calibration
 from ..names import readable
-from ..results import LEVELS, Result, clopper_pearson, holm, rows_of, settings_of, too_few
+from ..printing import rows_of
+from ..results import LEVELS, Result, clopper_pearson, holm, settings_of, too_few
 from ..results import pvalue as exact_pvalue
 from .ranks import (
     Quantity,

@@ -24,8 +24,7 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import as_tensors, check_finite, check_function, check_names, cpu
-from .._support.random import mix_seed, stream
-from .._support.user_code import call_user_code
+from .._support.random import call_user_code, mix_seed, stream
 from ..data.calibration import Calibration, has_order, tied_ranks
 
 # Rows on which a quantity is evaluated at a time, and draws that are compared at a time.

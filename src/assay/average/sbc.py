@@ -28,7 +28,8 @@ from .._support.inputs import as_null, check_number, full_precision
 from .._support.random import Seed, seed_of
 from ..data.calibration import Calibration, check_calibration
 from ..names import readable
-from ..results import Result, equals, holm, rows_of, settings_of, too_few
+from ..printing import equals, rows_of
+from ..results import Result, holm, settings_of, too_few
 from .ranks import Quantity, RowStream, ranked
 from .uniform import (
     Cells,

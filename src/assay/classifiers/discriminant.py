@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import check_number
+from .._support.random import call_user_code
 from .._support.regression import standard_deviation
-from .._support.user_code import call_user_code
 from ..nulls.copies import Copies
 from .base import Classifier, ClosedForm, Scores
 

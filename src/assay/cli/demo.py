@@ -17,8 +17,7 @@ from torch import Tensor
 from .._support.files import atomic_write
 from .._support.inputs import cpu
 from .._support.progress import progress
-from .._support.random import stream
-from .._support.user_code import isolated
+from .._support.random import isolated, stream
 from ..adapters.zuko import ZukoFlow
 from ..check import Check, check
 

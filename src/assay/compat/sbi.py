@@ -34,8 +34,7 @@ from torch import Tensor
 
 from .._support.inputs import extra
 from .._support.progress import progress, without_progress
-from .._support.random import seed_of, stream
-from .._support.user_code import isolated
+from .._support.random import isolated, seed_of, stream
 from ..classifiers.mlp import MLP, Networks
 from ..data.calibration import Calibration
 from ..nulls.exchange import BaseCopies, Exchange, KnownBase, LabelCopies

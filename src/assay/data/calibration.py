@@ -37,8 +37,7 @@ from .._support.inputs import (
     check_share,
     cpu,
 )
-from .._support.random import Seed, mix_seed, seed_of, stream
-from .._support.user_code import call_user_code
+from .._support.random import Seed, call_user_code, mix_seed, seed_of, stream
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
 from .guards import autocorrelation, check_noise
 from .posterior import (

@@ -25,10 +25,9 @@ from .._support.inputs import (
     check_path,
     error_line,
 )
-from .._support.parallel import run_jobs
+from .._support.parallel import run_jobs, time_limit
 from .._support.progress import progress
-from .._support.random import stream
-from .._support.user_code import isolated, time_limit
+from .._support.random import isolated, stream
 from .chunks import Chunk, existing_folder
 from .posterior import LIMIT, Posterior
 

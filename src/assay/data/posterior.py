@@ -21,8 +21,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from .._support.inputs import check_finite, check_kind, cpu
-from .._support.random import stream
-from .._support.user_code import call_user_code, isolated
+from .._support.random import call_user_code, isolated, stream
 
 if TYPE_CHECKING:
     from .tables import Layout

@@ -38,8 +38,7 @@ from .._support.inputs import (
     cpu,
     full_precision,
 )
-from .._support.random import Seed, seed_of, stream
-from .._support.user_code import call_user_code, isolated
+from .._support.random import Seed, call_user_code, isolated, seed_of, stream
 from .calibration import Calibration
 
 # Draws of q at each x for each companion that a set keeps.

@@ -36,8 +36,7 @@ from .._support.files import atomic_write
 from .._support.inputs import as_tensors, error_line
 from .._support.parallel import run_jobs
 from .._support.progress import progress
-from .._support.random import seed_of, stream
-from .._support.user_code import isolated
+from .._support.random import isolated, seed_of, stream
 from .chunks import Chunk, existing_folder, failed
 
 # Simulations that are made, and kept, together.

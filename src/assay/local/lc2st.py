@@ -42,6 +42,7 @@ from ..nulls.exchange import (
     Null,
     global_null,
 )
+from ..printing import number, probability
 from ..results import (
     Adjustment,
     GlobalMaxT,
@@ -50,8 +51,6 @@ from ..results import (
     PPCurve,
     combined,
     envelope,
-    number,
-    probability,
     settings_of,
 )
 from .quality import Quality, held_out

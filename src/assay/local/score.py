@@ -42,7 +42,8 @@ from ..data.calibration import Calibration, Draws, check_calibration
 from ..data.posterior import StandardNormal
 from ..neighbourhood import Nearest
 from ..nulls.exchange import Exchange
-from ..results import Holm, LocalResult, MaxT, holm, probability, pvalue, pvalue_error, settings_of
+from ..printing import probability
+from ..results import Holm, LocalResult, MaxT, holm, pvalue, pvalue_error, settings_of
 from .features import (
     Coordinates,
     FeatureMap,

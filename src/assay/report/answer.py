@@ -8,7 +8,7 @@ import numpy as np
 import scipy.ndimage
 
 from ..names import readable
-from ..results import number as two_digits
+from ..printing import number as two_digits
 from .traces import Figure, Trace, axis, line, points, upright
 from .words import brief, rounded
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..plots._shapes import bin_count, mirrored, null_bands
-from ..results import PPCurve, probability
+from ..printing import probability
+from ..results import PPCurve
 from .traces import Figure, Trace, axis, ideal, layout, line, null_band, upright
 from .words import number, rounded, share
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..names import readable
-from ..results import number, probability, versions
+from ..printing import number, probability
+from ..results import versions
 from ..verdict import OUTSIDE, VERDICTS
 from .pairs import PairPlot
 

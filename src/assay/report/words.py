@@ -8,8 +8,8 @@ from html import escape
 import numpy as np
 
 from ..names import readable, shorten
-from ..results import number as three_digits
-from ..results import probability
+from ..printing import number as three_digits
+from ..printing import probability
 
 # Letters of a name that fit beside a figure, and things of a kind that words tell, at most.
 LETTERS, MOST = 16, 12

@@ -1,9 +1,9 @@
 import numpy as np
 import torch
-from experiments.tasks import BernoulliGLM, BernoulliGLMRaw
-from experiments.tasks.bernoulli_glm import _bound, _design, _Proposal, _Target
 
 from assay._support.random import stream
+from experiments.tasks import BernoulliGLM, BernoulliGLMRaw
+from experiments.tasks.bernoulli_glm import _bound, _design, _Proposal, _Target
 
 
 def test_the_design_by_hand():

@@ -1,9 +1,9 @@
 import pytest
 import scipy.stats
 import torch
-from experiments.tasks.errors import Narrow, Shift, Skew, Wide
 
 from assay._support.random import stream
+from experiments.tasks.errors import Narrow, Shift, Skew, Wide
 
 ERRORS = [Shift(1), Shift(), Wide(), Wide(0), Narrow(), Skew(0), Skew()]
 # Right draws, and where errors of size 0.4 move them.

@@ -1,8 +1,8 @@
 import pytest
 import torch
-from experiments.tasks import GammaPoisson
 
 from assay._support.random import stream
+from experiments.tasks import GammaPoisson
 
 TASK = GammaPoisson()
 

@@ -3,9 +3,9 @@ import math
 import pytest
 import scipy.stats
 import torch
-from experiments.tasks import GaussianLinearUniform
 
 from assay._support.random import stream
+from experiments.tasks import GaussianLinearUniform
 
 TASK = GaussianLinearUniform()
 

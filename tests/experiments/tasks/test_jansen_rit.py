@@ -8,6 +8,10 @@ import pytest
 import scipy.integrate
 import scipy.linalg
 import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import cross_val_score
+
+from assay._support.random import stream
 from experiments.tasks.jansen_rit import (
     JansenRit,
     Scheme,
@@ -18,10 +22,6 @@ from experiments.tasks.jansen_rit import (
     propagator,
     signals,
 )
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.model_selection import cross_val_score
-
-from assay._support.random import stream
 
 BESIDE = Path(__file__).resolve().parents[3] / "shared" / "data" / "paper"
 PAPER = Path(os.environ.get("ASSAY_PAPER_SAMPLES", BESIDE)) / "jrnmm.npz"

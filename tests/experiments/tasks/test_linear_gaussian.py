@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from experiments.tasks import ConjugateGaussian, StateSpace
 
 import assay
 from assay._support.random import stream
+from experiments.tasks import ConjugateGaussian, StateSpace
 
 ALL = [ConjugateGaussian(), ConjugateGaussian(2, 3, nuisance=4, noise=0.5), StateSpace(d=30)]
 

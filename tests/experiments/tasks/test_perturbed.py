@@ -3,11 +3,11 @@ import math
 import pytest
 import scipy.stats
 import torch
-from experiments.tasks import ConjugateGaussian, GammaPoisson, Perturbed, TwoMoons
-from experiments.tasks.errors import Narrow, Shift, Skew, Wide
 
 import assay
 from assay._support.random import stream
+from experiments.tasks import ConjugateGaussian, GammaPoisson, Perturbed, TwoMoons
+from experiments.tasks.errors import Narrow, Shift, Skew, Wide
 
 X_O = torch.ones(5)
 N = 20_000

@@ -1,7 +1,7 @@
 import torch
-from experiments.tasks.priors import Box, Gaussian
 
 from assay._support.random import stream
+from experiments.tasks.priors import Box, Gaussian
 
 
 def test_a_box():

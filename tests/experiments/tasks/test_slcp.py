@@ -1,9 +1,9 @@
 import math
 
 import torch
-from experiments.tasks import SLCP
 
 from assay._support.random import stream
+from experiments.tasks import SLCP
 
 
 def test_the_simulator_has_the_moments_of_a_normal():

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from experiments.tasks import BENCHMARK, TASKS, StateSpace, task
-from experiments.tasks.task import Direct
 
 from assay._support.random import stream
+from experiments.tasks import BENCHMARK, TASKS, StateSpace, task
+from experiments.tasks.task import Direct
 
 SLOW = ["slcp", "bernoulli_glm", "bernoulli_glm_raw"]
 KNOWN = sorted(set(TASKS) - {"jansen_rit"})

@@ -1,9 +1,9 @@
 import pytest
 import scipy.stats
 import torch
-from experiments.tasks.truncated import log_mass, truncated_normal
 
 from assay._support.random import stream
+from experiments.tasks.truncated import log_mass, truncated_normal
 
 LIMITS = [(-1.0, 2.0), (3.0, 3.5), (-40.0, -39.0), (30.0, 60.0), (-0.1, 0.1)]
 

@@ -3,10 +3,10 @@ import math
 import pytest
 import scipy.stats
 import torch
-from experiments.tasks import TwoMoons
-from experiments.tasks.two_moons import _proposed, _radius
 
 from assay._support.random import stream
+from experiments.tasks import TwoMoons
+from experiments.tasks.two_moons import _proposed, _radius
 
 
 def test_the_simulator_moves_a_crescent():
