@@ -89,7 +89,7 @@ def test_an_old_file_survives_what_cannot_be_written(saved, tmp_path, monkeypatc
 
 
 def test_an_error_of_the_library(saved, monkeypatch):
-    monkeypatch.setattr("assay.cli._leave", lambda *_: [][0])
+    monkeypatch.setattr("assay.cli._write", lambda *_: [][0])
     done = run("show", saved)
     assert done.exit_code == 3
     assert "Traceback" in done.stderr
