@@ -122,12 +122,12 @@ class TestDirect:
     def test_the_density_ranks_truncated_draws(self, npe, model):
         """It differs from that of sbi by a constant at each x."""
         posterior, (theta, x) = npe(BOX, model), pairs(BOX, 20, 1)
-        made = assay.Calibration.of(posterior, theta, x, 8)
+        calibration = assay.Calibration.of(posterior, theta, x, 8)
         log_q = as_posterior(posterior, x).log_density
-        draws, at = made.theta_q[3], x[3].expand(8, -1)
+        draws, at = calibration.theta_q[3], x[3].expand(8, -1)
         constant = log_q(draws, at) - posterior.log_prob(draws, x=x[3])
         assert constant.std() < 1e-3
-        assert assay.coverage(made, log_q, null=19).pvalue > 0
+        assert assay.coverage(calibration, log_q, null=19).pvalue > 0
 
     def test_a_box_truncates(self, npe):
         theta, x = pairs(BOX, 120, 1)
@@ -149,12 +149,12 @@ class TestDirect:
     def pvalue(posterior, seed):
         """Of truncated draws in the coordinates of the flow, in a corner of the prior."""
         theta, x = pairs(BOX, 300, seed)
-        made = assay.Calibration.of(posterior, theta, x, 8, seed=seed)
-        assert made.theta_q.abs().max() <= 2
+        calibration = assay.Calibration.of(posterior, theta, x, 8, seed=seed)
+        assert calibration.theta_q.abs().max() <= 2
         to_base = as_posterior(posterior, x).coordinates
-        z = latents(to_base, made.members.flatten(0, 1), x.repeat_interleave(9, 0))
-        z = z.reshape(made.members.shape)
-        found = assay.score(made.with_members(z[:, 0], z[:, 1:]), null=39)
+        z = latents(to_base, calibration.members.flatten(0, 1), x.repeat_interleave(9, 0))
+        z = z.reshape(calibration.members.shape)
+        found = assay.score(calibration.with_members(z[:, 0], z[:, 1:]), null=39)
         return float(found(torch.full((2,), 1.9)).pvalue)
 
     def test_draws_stay_in_the_box(self, npe):
@@ -188,7 +188,7 @@ class TestDirect:
         assert is_normal(own_latents(estimator))
 
 
-def test_images_are_seen_through_the_embedding_net(npe):
+def test_images_go_through_the_embedding_net(npe):
     """x of two axes, by the network's own features."""
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3))
     theta, x = pairs(NORMAL, 200)
@@ -269,8 +269,8 @@ class TestVariational:
             how = {"retrain_from_scratch": True, "show_progress_bar": False, **few}
             return posterior.train(x[None], **how).sample((n,), x=x[None])
 
-        made = assay.Calibration.of(sample, theta, x, 3)
-        assert made.theta_q.shape == (12, 3, 2)
+        calibration = assay.Calibration.of(sample, theta, x, 3)
+        assert calibration.theta_q.shape == (12, 3, 2)
 
 
 @pytest.mark.parametrize("method", ["sir", "importance"])

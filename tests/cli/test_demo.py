@@ -34,19 +34,19 @@ def test_it_leaves_its_files(found, tmp_path):
 
 def test_the_command_line(found, tmp_path, monkeypatch):
     monkeypatch.setattr("assay.cli.demo.demo", lambda seed: found)
-    shown = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "a" / "b")])
-    assert shown.exit_code == 0
-    assert shown.stdout.startswith(str(found))
-    last = shown.stdout.strip().splitlines()[-1]
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "a" / "b")])
+    assert done.exit_code == 0
+    assert done.stdout.startswith(str(found))
+    last = done.stdout.strip().splitlines()[-1]
     assert last.startswith("Open file://")
     assert last.endswith("a/b/report.html")
 
 
 def test_a_folder_that_cannot_be(tmp_path):
     (tmp_path / "file").touch()
-    shown = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file")])
-    assert shown.exit_code == 2
-    assert "File exists" in shown.stderr
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file")])
+    assert done.exit_code == 2
+    assert "File exists" in done.stderr
 
 
 def test_its_report_in_a_browser(found, browser, screenshots, tmp_path):
