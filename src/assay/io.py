@@ -101,7 +101,7 @@ def load(path: str | os.PathLike[str], **given: Any) -> Any:
             header = _read_header(contents)
             arrays = _read_arrays(header, contents, file)
     except UNREADABLE as error:
-        # There is no such file, it must not be read, or the message is whole.
+        # The message is whole, or it is one of the system about the file.
         if str(error).startswith("path: ") or getattr(error, "filename", None) is not None:
             raise
         raise _refusal(path, error) from error
@@ -198,23 +198,14 @@ def _read_header(contents: Contents) -> Any:
 
 
 def _read_arrays(header: Any, contents: Contents, path: Path) -> dict[str, np.ndarray]:
-    """The arrays that the content names, each as it was written."""
-    wanted = {name: contents[name] for name in sorted(set(_keys(header["content"])))}
+    """The arrays of the content, each as it was written; no others are read."""
+    wanted = {name: contents[name] for name in sorted(header["digests"])}
     check_room(sum(stored.nbytes for stored in wanted.values()), path)
     arrays = {name: stored.read() for name, stored in wanted.items()}
     for name, array in arrays.items():
         if _digest(array) != header["digests"][name]:
             raise ValueError(f"the array {name} was changed after it was saved")
     return arrays
-
-
-def _keys(tree: Any) -> Iterator[str]:
-    """Names of the arrays in a tree."""
-    for name, part in tree.items() if isinstance(tree, dict) else enumerate(tree):
-        if name in ("tensor", "array") and isinstance(part, str):
-            yield part
-        elif isinstance(part, dict | list):
-            yield from _keys(part)
 
 
 def _digest(array: np.ndarray) -> str:

@@ -17,13 +17,13 @@ from sklearn.neural_network import MLPClassifier
 import assay
 from assay.compat.sbi import LC2ST, LC2ST_NF, LC2STScores, LC2STState, theirs
 
-WIDTH = 0.5**0.5  # of the posterior of a standard normal, observed through noise of the same size
+WIDTH = 0.5**0.5  # of the posterior of a standard normal with noise of the same size
 BASE = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
 X_O = torch.tensor([0.5, -0.5])
 
 
 class Posterior:
-    """Of two parameters, each observed through noise; right if nothing is changed."""
+    """Of two parameters, each observed with noise; right if nothing is changed."""
 
     def __init__(self, shift=0.0, scale=1.0):
         self.shift, self.scale = shift, scale
