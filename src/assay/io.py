@@ -351,7 +351,7 @@ def _build(cls: type, parts: Mapping[str, Any], at: str) -> Any:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a kind; of a protocol is whatever does as it says, when it is used."""
+    """Whether a value is of a kind; protocols are not checked, but fail when they are used."""
     origin, inside = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, one) for one in inside)

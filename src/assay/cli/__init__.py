@@ -297,7 +297,7 @@ def _demo(
 
 
 def _write(result: Any, report: Path | None, json_: Path | None, save: Path | None = None) -> None:
-    """Writes what was asked for, and then prints a check: whoever reads it may go away."""
+    """Writes what was asked for, and prints a check last, since a reader of a pipe may be gone."""
     from .._support.files import atomic_write
 
     text = "" if json_ is None else json.dumps(result.record, indent=1, ensure_ascii=False)

@@ -153,7 +153,7 @@ def columns(table: Mapping[str, np.ndarray]) -> Contents:
     """Arrays that the columns (n,) of a table make up, by the names before their parts.
 
     Draws that are numbered, as in theta_q.0.rate, have an axis of their own. Names of the parts
-    stand beside their array, so that parameters in another order are found out.
+    are kept beside their array, by which parameters in another order are sorted.
 
     Example:
         >>> some = columns({"theta.a": np.zeros(5), "theta.b": np.ones(5), "x_1": np.zeros(5)})

@@ -45,7 +45,7 @@ with extra("sbi", least="0.27"):
 __all__ = ["LC2ST", "LC2ST_NF", "LC2STScores", "LC2STState"]
 
 Sets = LabelCopies | BaseCopies
-# Classifiers for which a stack of networks stands in, and keywords that both of them have.
+# Classifiers that a stack of networks replaces, and keywords that both of them have.
 NETWORKS = (theirs.MLPClassifier, theirs.NeuralNetBinaryClassifier)
 WIDTHS = ("hidden_layer_sizes", "module__hidden_layer_sizes")
 SHARED = {*WIDTHS, "random_state"}
@@ -72,7 +72,7 @@ class Network:
 
 
 class LC2ST(theirs.LC2ST):  # type: ignore[misc]
-    """The local classifier two-sample test as sbi has it; the module says what is different.
+    """The local classifier two-sample test as sbi has it; the module lists differences.
 
     Example:
         >>> theta, noise, z = torch.randn(3, 200, 1, generator=torch.Generator().manual_seed(0))
@@ -103,7 +103,7 @@ class LC2ST(theirs.LC2ST):  # type: ignore[misc]
     def p_value(self, theta_o: Tensor, x_o: Tensor) -> float:
         """The exact p-value at x_o (d,) or (1, d), with draws of the posterior there (s, m)."""
         if self.state is not LC2STState.READY:
-            return float(super().p_value(theta_o, x_o))  # it says what has not been trained
+            return float(super().p_value(theta_o, x_o))  # refuses, with what has not been trained
         observed = self.get_statistic_on_observed_data(theta_o=theta_o, x_o=x_o)
         null = self.get_statistics_under_null_hypothesis(theta_o=theta_o, x_o=x_o).scores
         return float((1 + np.sum(null >= observed)) / (1 + len(null)))
@@ -113,7 +113,7 @@ class LC2ST(theirs.LC2ST):  # type: ignore[misc]
         return bool(self.p_value(theta_o=theta_o, x_o=x_o) <= alpha)
 
     def _get_classifier_kwargs(self, given: dict[str, Any] | None, ndim: int) -> dict[str, Any]:
-        """Keywords of the classifier, and whether a stack of networks stands in for it."""
+        """Keywords of the classifier; finds out, too, whether a stack of networks replaces it."""
         self._stacked = self.clf_class in NETWORKS and {*(given or ())} <= SHARED
         return cast(dict[str, Any], super()._get_classifier_kwargs(given, ndim))
 
