@@ -132,6 +132,7 @@ class Stored:
 
     nbytes: int
     read: Callable[[], Any]
+    names: tuple[str, ...] = ()  # of its columns, where they are known
 
 
 Contents = Mapping[str, Stored]

@@ -24,7 +24,7 @@ import torch
 
 from ..data.calibration import Calibration, Draws
 from ..io import line, load
-from .formats import NAMES_OF, read_arrays
+from .formats import read_arrays
 
 # What others call these arrays. Draws of the posterior are those at x_o where there is no x.
 ALIASES = {
@@ -56,6 +56,7 @@ class File:
 
     path: Path
     arrays: dict[str, Any]
+    columns: dict[str, tuple[str, ...]]  # names of their columns, where these are known
     called: dict[str, str]  # the names that they have in the file, where these are others
     left: Sequence[str]  # arrays that are left alone
 
@@ -63,6 +64,18 @@ class File:
     def names(self) -> tuple[str, ...] | None:
         """Names of the parameters, if there are any."""
         return _texts(self.arrays["names"]) if "names" in self.arrays else None
+
+    def sort_parameters(self, name: str, names: tuple[str, ...] | None) -> None:
+        """Puts the parameters of draws into the order of their names, where both are known."""
+        own = self.columns.get(name)
+        if own is None or names is None or own == names:
+            return
+        if sorted(own) != sorted(names):
+            raise ValueError(
+                f"{self.path}: expected {name} with parameters {', '.join(names)}; got "
+                f"{', '.join(own)}."
+            )
+        self.arrays[name] = self.arrays[name][..., [own.index(n) for n in names]]
 
     @property
     def found(self) -> str:
@@ -107,7 +120,7 @@ def read(calibration: Path, observations: Sequence[Path] = ()) -> Inputs:
             "got neither."
         )
     for one in files:
-        _sort_parameters(one, "theta_o", file.names)
+        one.sort_parameters("theta_o", file.names)
     each = [_observed(one, pairs) for one in files]
     parts = (_labels(one, len(draws.x)) for one, draws in zip(files, each, strict=True))
     labels = tuple(label for part in parts for label in part)
@@ -125,14 +138,14 @@ def read(calibration: Path, observations: Sequence[Path] = ()) -> Inputs:
 
 def _read(path: Path, *, at_x_o: bool = False) -> File:
     """A file by this library's names; one of observations has draws at x_o alone."""
-    arrays, left = read_arrays(path, lambda name: name.removeprefix(NAMES_OF) in KNOWN)
+    arrays, columns, left = read_arrays(path, KNOWN.__contains__)
     called: dict[str, str] = {}
 
     def rename(old: str, new: str) -> None:
         called[new] = called.pop(old, old)
-        for before in ("", NAMES_OF):
-            if f"{before}{old}" in arrays:
-                arrays[f"{before}{new}"] = arrays.pop(f"{before}{old}")
+        arrays[new] = arrays.pop(old)
+        if old in columns:
+            columns[new] = columns.pop(old)
 
     for name, others in ALIASES.items():
         there = [other for other in others if other in arrays]
@@ -143,12 +156,12 @@ def _read(path: Path, *, at_x_o: bool = False) -> File:
     for name, new in AT_X_O.items() if at_x_o and "theta" not in arrays else ():
         if name in arrays and new not in arrays:
             rename(name, new)
-    if f"{NAMES_OF}theta" in arrays:
-        arrays.setdefault("names", arrays[f"{NAMES_OF}theta"])
+    if "theta" in columns:
+        arrays.setdefault("names", np.array(columns["theta"]))
     _shape_draws(arrays, "theta_q", ("theta", "x"))
     _shape_draws(arrays, "theta_o", ("x_o",))
-    file = File(path, arrays, called, [n for n in left if not n.startswith(NAMES_OF)])
-    _sort_parameters(file, "theta_q", file.names)
+    file = File(path, arrays, columns, called, left)
+    file.sort_parameters("theta_q", file.names)
     return file
 
 
@@ -170,19 +183,6 @@ def _shape_draws(arrays: dict[str, Any], name: str, beside: tuple[str, ...]) -> 
         # sbi puts draws before observations.
         if len(draws) != count == draws.shape[1]:
             arrays[name] = draws.swapaxes(0, 1)
-
-
-def _sort_parameters(file: File, name: str, names: tuple[str, ...] | None) -> None:
-    """Puts the parameters of draws into the order of their names, where both are known."""
-    own = [str(n) for n in file.arrays.get(f"{NAMES_OF}{name}", ())]
-    if not own or names is None or own == [*names]:
-        return
-    if sorted(own) != sorted(names):
-        raise ValueError(
-            f"{file.path}: expected {name} with parameters {', '.join(names)}; got "
-            f"{', '.join(own)}."
-        )
-    file.arrays[name] = file.arrays[name][..., [own.index(n) for n in names]]
 
 
 def _calibration(file: File) -> Calibration:

@@ -26,8 +26,6 @@ from ..io import ROOM, UNREADABLE, Contents, Stored, check_room, line, npy, npz
 
 # An array and a part of it: theta.rate, theta[rate], theta_1; theta_q.3.rate is one of many draws.
 COLUMN = re.compile(r"(.+?)(?:\.(.+)|\[(.+)\]|_(\d+))$")
-# Names of the parts of an array are kept beside it, under this and its own name.
-NAMES_OF = "names of "
 # Groups of InferenceData, whose variables (chain, draw, ...) or (...) make up an array.
 GROUPS = {
     "posterior": "theta_o",
@@ -37,15 +35,17 @@ GROUPS = {
 }
 
 
-def read_arrays(path: Path, known: Callable[[str], bool]) -> tuple[dict[str, Any], list[str]]:
-    """The known arrays of a file or a folder, by name, and the names of those left alone.
+def read_arrays(
+    path: Path, known: Callable[[str], bool]
+) -> tuple[dict[str, Any], dict[str, tuple[str, ...]], list[str]]:
+    """The known arrays of a file or a folder by name, names of their columns, and other arrays.
 
     Example:
         >>> path = Path(tempfile.mkdtemp()) / "some.npz"
         >>> np.savez(path, theta=np.zeros((2, 3)), notes="anything")
         >>> read_arrays(path, lambda name: name == "theta")
         ({'theta': array([[0., 0., 0.],
-               [0., 0., 0.]])}, ['notes'])
+               [0., 0., 0.]])}, {}, ['notes'])
     """
     if not path.exists():
         raise FileNotFoundError(f"{path}: expected a file; there is none.")
@@ -57,7 +57,8 @@ def read_arrays(path: Path, known: Callable[[str], bool]) -> tuple[dict[str, Any
             wanted = {name: stored for name, stored in contents.items() if known(name)}
             check_room(sum(stored.nbytes for stored in wanted.values()), path)
             arrays = {name: _numpy(stored.read()) for name, stored in wanted.items()}
-            return arrays, sorted(set(contents) - set(wanted))
+            names = {name: stored.names for name, stored in wanted.items() if stored.names}
+            return arrays, names, sorted(set(contents) - set(wanted))
     except UNREADABLE as error:
         why = "it holds objects, not numbers" if "pickle" in str(error) else line(error)
         raise ValueError(f"{path}: expected {kind}; it cannot be read ({why}).") from error
@@ -152,27 +153,24 @@ def _parquet(path: Path) -> Iterator[Contents]:
 def columns(table: Mapping[str, np.ndarray]) -> Contents:
     """Arrays that the columns (n,) of a table make up, by the names before their parts.
 
-    Draws that are numbered, as in theta_q.0.rate, have an axis of their own. Names of the parts
-    are kept beside their array, by which parameters in another order are sorted.
+    Draws that are numbered, as in theta_q.0.rate, have an axis of their own.
 
     Example:
         >>> some = columns({"theta.a": np.zeros(5), "theta.b": np.ones(5), "x_1": np.zeros(5)})
-        >>> [(name, stored.read().shape) for name, stored in some.items()]
-        [('theta', (5, 2)), ('names of theta', (2,)), ('x', (5, 1))]
+        >>> [(name, stored.read().shape, stored.names) for name, stored in some.items()]
+        [('theta', (5, 2), ('a', 'b')), ('x', (5, 1), ())]
     """
     grouped: dict[str, list[tuple[str, np.ndarray]]] = {}
     for name, values in table.items():
         match = COLUMN.match(name)
         array, part = (match[1], match[match.lastindex or 1]) if match else (name, "")
         grouped.setdefault(array, []).append((part, values))
-    arrays = {}
+    found = {}
     for name, pairs in grouped.items():
         parts, each = [part for part, _ in pairs], [values for _, values in pairs]
-        arrays[name] = array = _joined(parts, each)
-        names = _names(parts, array.shape[-1])
-        if names:
-            arrays[f"{NAMES_OF}{name}"] = np.array(names)
-    return {name: Stored(0, partial(np.asarray, array)) for name, array in arrays.items()}
+        array = _joined(parts, each)
+        found[name] = Stored(0, partial(np.asarray, array), _names(parts, array.shape[-1]))
+    return found
 
 
 def _joined(parts: list[str], each: list[np.ndarray]) -> np.ndarray:
@@ -186,14 +184,14 @@ def _joined(parts: list[str], each: list[np.ndarray]) -> np.ndarray:
     return array if draws == 1 else array.reshape(len(array), draws, -1)
 
 
-def _names(parts: list[str], m: int) -> list[str]:
+def _names(parts: list[str], m: int) -> tuple[str, ...]:
     """Names of the m parts, which are those of each draw; none where they are numbers."""
     names = [part.rpartition(".")[2] for part in parts]
     if any(not name or name.isdigit() for name in names):
-        return []
+        return ()
     if names != names[:m] * (len(names) // m):
         raise ValueError(f"the draws have their columns in different orders, {', '.join(parts)}")
-    return names[:m]
+    return tuple(names[:m])
 
 
 @contextmanager
@@ -237,9 +235,8 @@ def _groups(datasets: Mapping[str, Any]) -> Contents:
         }
         if variables and array not in found:
             nbytes = sum(data.nbytes for data in variables.values())
-            found[array] = Stored(nbytes, partial(_flattened, variables, group))
-            if array.startswith("theta"):
-                found[f"{NAMES_OF}{array}"] = Stored(0, partial(_variable_names, variables))
+            names = _variable_names(variables) if array.startswith("theta") else ()
+            found[array] = Stored(nbytes, partial(_flattened, variables, group), names)
     return found
 
 
@@ -250,10 +247,10 @@ def _is_coordinate(name: str, data: Any) -> bool:
     return dimension or numbered or data.dtype.kind not in "fiub"
 
 
-def _variable_names(variables: Mapping[str, Any]) -> np.ndarray:
+def _variable_names(variables: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of parameters: those of variables (chain, draw), with numbers if there are axes."""
     places = ((name, place) for name, v in variables.items() for place in np.ndindex(v.shape[2:]))
-    return np.array([f"{name}{list(place)}" if place else name for name, place in places])
+    return tuple(f"{name}{list(place)}" if place else name for name, place in places)
 
 
 def _flattened(variables: Mapping[str, Any], group: str) -> np.ndarray:
