@@ -45,7 +45,7 @@ class NetworkPosterior(Posterior):
     @property
     def log_density(self) -> LogDensity | None:
         """That of the network."""
-        return self.log_prob
+        return torch.no_grad()(self.log_prob)
 
     @property
     def embed(self) -> Embed | None:
@@ -63,7 +63,6 @@ class NetworkPosterior(Posterior):
         theta, x = inputs(self.network, theta, x)
         return self._to_base(theta, x)
 
-    @torch.no_grad()
     def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
         """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
         theta, x = inputs(self.network, theta, x)
