@@ -82,9 +82,9 @@ LOWEST := tests/support tests/test_io.py tests/test_results.py tests/classifiers
 # BayesFlow with each of the backends that are there.
 test-adapters: export OMP_NUM_THREADS := 1
 test-adapters: .venv-adapters/.installed
-	KERAS_BACKEND=jax .venv-adapters/bin/python -m pytest -m adapters tests/adapters/test_foreign.py
+	KERAS_BACKEND=jax .venv-adapters/bin/python -m pytest -m adapters tests/adapters/test_heavy.py
 	KERAS_BACKEND=torch .venv-adapters/bin/python -m pytest -m adapters -k bayesflow \
-		tests/adapters/test_foreign.py
+		tests/adapters/test_heavy.py
 
 # How often the sentences of a check are true: hours, resumable, with records in results/bars; or a
 # share of the repetitions, make bars SHARE=0.1 RECORDS=build/bars.

@@ -214,14 +214,14 @@ def test_unknown_arguments(path):
 
 
 @dataclass(frozen=True)
-class Foreign:
+class Other:
     """A dataclass of somebody else."""
 
     value: float = 1.0
 
 
 class TestWhatCannotBeSaved:
-    @pytest.mark.parametrize("obj", [{}, None, Foreign(), assay.Draws, np.zeros(3)], ids=repr)
+    @pytest.mark.parametrize("obj", [{}, None, Other(), assay.Draws, np.zeros(3)], ids=repr)
     def test_something_else(self, path, obj):
         with pytest.raises(TypeError, match="obj: expected a calibration, draws, a test or a res"):
             assay.save(obj, path)
@@ -229,8 +229,8 @@ class TestWhatCannotBeSaved:
 
     def test_something_else_inside(self, path):
         result = trained()(Gaussian().draws(X_O))
-        strange = replace(result, settings={**result.settings, "mine": Foreign()})
-        with pytest.raises(TypeError, match="obj.settings.mine: .* got Foreign. Save its results"):
+        strange = replace(result, settings={**result.settings, "mine": Other()})
+        with pytest.raises(TypeError, match="obj.settings.mine: .* got Other. Save its results"):
             assay.save(strange, path)
         assert not path.exists()
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def _interrupted(number: int, frame: FrameType | None) -> NoReturn:
-    """Ends what is done; from now on nothing is said of it, and another Ctrl-C ends at once."""
+    """Stops the work, and prints no errors that follow; another Ctrl-C ends it at once."""
     sys.unraisablehook = lambda *_: None
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     raise KeyboardInterrupt
@@ -16,7 +16,7 @@ def _interrupted(number: int, frame: FrameType | None) -> NoReturn:
 
 def main() -> None:
     """Runs the command line."""
-    # Whoever is started in the background is told to ignore it.
+    # A process that is started in the background ignores interrupts, and keeps doing so.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupted)
     before = signal.getsignal(signal.SIGINT)

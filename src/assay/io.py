@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
         >>> load(path)
         Draws(x=(2,), theta=(100, 2))
     """
-    if not _ours(obj):
+    if not _is_ours(obj):
         raise TypeError(
             "obj: expected a calibration, draws, a test or a result of assay; got "
             f"{type(obj).__name__}."
@@ -94,31 +94,31 @@ def load(path: str | os.PathLike[str], **given: Any) -> Any:
     if unknown:
         raise TypeError(f"load: expected among {GIVEN_AGAIN}; got {sorted(unknown)}.")
     file = check_path(path)
-    try:
-        with npz(file) as contents:
-            header = _header(contents)
-            arrays = _arrays(header, contents, file)
-    except UNREADABLE as error:
-        # It is said in full, there is no such file, or it must not be read.
-        if str(error).startswith("path: ") or getattr(error, "filename", None) is not None:
-            raise
-        raise _refusal(path, line(error)) from error
     if "flow" in given:
         given = {"base": given["flow"].base, **given}
     try:
-        made = _decode(header["content"], arrays, given)
-        if not _ours(made):
+        with npz(file) as contents:
+            header = _read_header(contents)
+            arrays = _read_arrays(header, contents, file)
+    except UNREADABLE as error:
+        # The message is whole, or it is one of the system about the file.
+        if str(error).startswith("path: ") or getattr(error, "filename", None) is not None:
+            raise
+        raise _refusal(path, error) from error
+    try:
+        loaded = _decode(header["content"], arrays, given)
+        if not _is_ours(loaded):
             raise TypeError("it holds no object")
     except Exception as error:
         if isinstance(error, ValueError) and "expected" in str(error):
             raise
-        raise _refusal(path, line(error)) from error
-    return made
+        raise _refusal(path, error) from error
+    return loaded
 
 
-def _refusal(path: str | os.PathLike[str], why: str) -> ValueError:
+def _refusal(path: str | os.PathLike[str], why: Exception) -> ValueError:
     got = os.fspath(path)
-    return ValueError(f"path: expected a file that assay.save wrote; got {got} ({why}).")
+    return ValueError(f"path: expected a file that assay.save wrote; got {got} ({line(why)}).")
 
 
 def line(error: Exception) -> str:
@@ -132,6 +132,7 @@ class Stored:
 
     nbytes: int
     read: Callable[[], Any]
+    names: tuple[str, ...] = ()  # of its columns, where they are known
 
 
 Contents = Mapping[str, Stored]
@@ -143,12 +144,12 @@ def npz(path: Path) -> Iterator[Contents]:
     if path.exists() and not path.is_file():
         raise ValueError("it is no file")
     with zipfile.ZipFile(path) as archive:
-        found = [info for info in archive.infolist() if info.filename.endswith(".npy")]
-        if len({info.filename for info in found}) < len(found):
+        members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+        if len({info.filename for info in members}) < len(members):
             raise ValueError("it holds two arrays of one name")
         yield {
             info.filename.removesuffix(".npy"): npy(partial(archive.open, info), info.file_size)
-            for info in found
+            for info in members
         }
 
 
@@ -165,10 +166,10 @@ def npy(opened: Callable[[], Any], size: int) -> Stored:
         shape, _, dtype = getattr(np.lib.format, header)(file)
         if dtype.hasobject:
             return Stored(0, read)  # which refuses them
-        told, there = math.prod(shape) * max(1, dtype.itemsize), size - file.tell()
-        if told > there or min(shape, default=0) < 0:
-            raise ValueError(f"an array {shape} of {dtype} is told of in {there} bytes")
-    return Stored(told, read)
+        nbytes, there = math.prod(shape) * max(1, dtype.itemsize), size - file.tell()
+        if nbytes > there or min(shape, default=0) < 0:
+            raise ValueError(f"{there} bytes follow a header of an array {shape} of {dtype}")
+    return Stored(nbytes, read)
 
 
 def check_room(nbytes: int, path: Path) -> None:
@@ -180,7 +181,7 @@ def check_room(nbytes: int, path: Path) -> None:
         raise ValueError(f"its arrays need {nbytes:.2g} bytes, and there are {memory():.2g}")
 
 
-def _header(contents: Contents) -> Any:
+def _read_header(contents: Contents) -> Any:
     """The text around the arrays, whose format must be known."""
     if "assay" not in contents:
         raise ValueError("it has no array assay")
@@ -197,9 +198,9 @@ def _header(contents: Contents) -> Any:
     return header
 
 
-def _arrays(header: Any, contents: Contents, path: Path) -> dict[str, np.ndarray]:
-    """The arrays that the content names, each as it was written."""
-    wanted = {name: contents[name] for name in sorted(set(_keys(header["content"])))}
+def _read_arrays(header: Any, contents: Contents, path: Path) -> dict[str, np.ndarray]:
+    """The arrays of the content, each as it was written; no others are read."""
+    wanted = {name: contents[name] for name in sorted(header["digests"])}
     check_room(sum(stored.nbytes for stored in wanted.values()), path)
     arrays = {name: stored.read() for name, stored in wanted.items()}
     for name, array in arrays.items():
@@ -208,17 +209,7 @@ def _arrays(header: Any, contents: Contents, path: Path) -> dict[str, np.ndarray
     return arrays
 
 
-def _keys(tree: Any) -> Iterator[str]:
-    """Names of the arrays in a tree."""
-    for name, part in tree.items() if isinstance(tree, dict) else enumerate(tree):
-        if name in ("tensor", "array") and isinstance(part, str):
-            yield part
-        elif isinstance(part, dict | list):
-            yield from _keys(part)
-
-
 def _digest(array: np.ndarray) -> str:
-    """What tells an array from any other."""
     digest = hashlib.blake2b(f"{array.dtype.str} {array.shape} ".encode(), digest_size=12)
     digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
@@ -228,81 +219,52 @@ def _digest_of(tree: Any) -> str:
     return hashlib.blake2b(json.dumps(tree).encode(), digest_size=12).hexdigest()
 
 
-def _ours(value: Any) -> bool:
+def _is_ours(value: Any) -> bool:
     """Whether a value is an object of one of this library's dataclasses."""
-    module = type(value).__module__
-    return is_dataclass(value) and (module == __package__ or module.startswith(f"{__package__}."))
-
-
-def _address(thing: Any) -> str:
-    """Where a class or a function of this library stands."""
-    return f"{thing.__module__}:{thing.__qualname__}"
-
-
-def _found(address: str) -> Any:
-    """The class or function of this library at an address; nothing else is looked up."""
-    module, _, name = address.partition(":")
-    try:
-        if module.split(".")[0] != __package__ or "__main__" in module:
-            raise ImportError(module)
-        thing = getattr(import_module(module), name)
-        if getattr(thing, "__module__", "") != module:
-            raise ImportError(address)
-    except (ImportError, AttributeError, ValueError, SystemExit) as error:
-        raise ValueError(
-            f"path: expected what this version of assay knows; got {address!r}. Install the "
-            "version that wrote the file."
-        ) from error
-    return thing
+    return is_dataclass(value) and type(value).__module__.split(".")[0] == __package__
 
 
 def _encode(value: Any, key: str, arrays: dict[str, np.ndarray]) -> Any:
-    """A JSON tree for a value; arrays are put aside under their place in the tree."""
-    if isinstance(value, torch.Tensor):
-        arrays[key] = value.cpu().numpy()
-        return {"tensor": key}
-    if isinstance(value, np.ndarray | np.generic):
-        return {"array": _put_aside(np.asarray(value), key, arrays)}
-    if _ours(value) and not isinstance(value, type):
-        return _encode_fields(value, key, arrays)
-    if isinstance(value, dict):
-        return {"dict": {k: _encode(v, f"{key}/{k}", arrays) for k, v in value.items()}}
-    if isinstance(value, tuple | list):
-        return {"tuple": [_encode(v, f"{key}/{i}", arrays) for i, v in enumerate(value)]}
-    if isinstance(value, types.FunctionType) and value.__module__.startswith(f"{__package__}."):
-        return {"known": _address(value)}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    name = key.rsplit("/", 1)[-1]
-    if name in GIVEN_AGAIN:
-        return {"given": name}
-    raise TypeError(
-        f"obj{key.replace('/', '.')}: expected something that can be saved without pickle; got "
-        f"{type(value).__name__}. Save its results instead."
-    )
+    """A JSON tree for a value; arrays are kept apart, by their place in the tree."""
+    match value:
+        case torch.Tensor():
+            arrays[key] = value.cpu().numpy()
+            return {"tensor": key}
+        case np.ndarray() | np.generic():
+            return {"array": _place(np.asarray(value), key, arrays)}
+        case dict():
+            return {"dict": {k: _encode(v, f"{key}/{k}", arrays) for k, v in value.items()}}
+        case tuple() | list():
+            return {"tuple": [_encode(v, f"{key}/{i}", arrays) for i, v in enumerate(value)]}
+        case types.FunctionType() if value.__module__.startswith(f"{__package__}."):
+            return {"known": f"{value.__module__}:{value.__qualname__}"}
+        case None | bool() | int() | float() | str():
+            return value
+    name, kind = key.rsplit("/", 1)[-1], type(value)
+    try:
+        if _is_ours(value):
+            parts = {f.name: getattr(value, f.name) for f in fields(value)}
+            tree = {k: _encode(part, f"{key}/{k}", arrays) for k, part in parts.items()}
+            return {"class": f"{kind.__module__}:{kind.__qualname__}", "fields": tree}
+        raise TypeError(
+            f"obj{key.replace('/', '.')}: expected something that can be saved without pickle; "
+            f"got {kind.__name__}. Save its results instead."
+        )
+    except TypeError:
+        # What cannot be stored, or has a part that cannot, is given again as a whole.
+        if name not in GIVEN_AGAIN:
+            raise
+    return {"given": name}
 
 
-def _put_aside(array: np.ndarray, key: str, arrays: dict[str, np.ndarray]) -> str:
-    """Where an array stands; results share some, which are stored once."""
+def _place(array: np.ndarray, key: str, arrays: dict[str, np.ndarray]) -> str:
+    """Where an array is kept; results share some, which are stored once."""
     for name, other in arrays.items():
         alike = (array.dtype, array.shape) == (other.dtype, other.shape)
         if alike and array.tobytes() == other.tobytes():
             return name
     arrays[key] = array
     return key
-
-
-def _encode_fields(value: Any, key: str, arrays: dict[str, np.ndarray]) -> Any:
-    """The tree of an object, or its name where some of it must be given again as a whole."""
-    parts = {f.name: getattr(value, f.name) for f in fields(value)}
-    try:
-        tree = {name: _encode(part, f"{key}/{name}", arrays) for name, part in parts.items()}
-    except TypeError:
-        name = key.rsplit("/", 1)[-1]
-        if name not in GIVEN_AGAIN:
-            raise
-        return {"given": name}
-    return {"class": _address(type(value)), "fields": tree}
 
 
 def _decode(tree: Any, arrays: dict[str, np.ndarray], given: dict[str, Any], at: str = "") -> Any:
@@ -321,65 +283,76 @@ def _decode(tree: Any, arrays: dict[str, np.ndarray], given: dict[str, Any], at:
         case "tuple", list():
             return tuple(_decode(v, arrays, given, f"{at}[{i}]") for i, v in enumerate(content))
         case "known", str():
-            return _found(content)
+            return _find(content)
         case "given", str():
-            return _given_again(content, given)
-    made = _found(content) if kind == "class" and isinstance(content, str) else None
-    if not (isinstance(made, type) and is_dataclass(made)):
+            if given.get(content) is None:
+                raise ValueError(
+                    f"{content}: expected the one this file was made with, as load(path, "
+                    f"{content}=...); a file cannot hold it."
+                )
+            return given[content]
+    cls = _find(content) if kind == "class" and isinstance(content, str) else None
+    if not (isinstance(cls, type) and is_dataclass(cls)):
         raise ValueError(f"path: expected a class of assay{at and f' as {at}'}; got {content!r}.")
     parts = {k: _decode(v, arrays, given, f"{at}.{k}") for k, v in tree["fields"].items()}
-    _check_fields(made, parts, at)
-    whole = made(**parts)
-    if isinstance(whole, Result):
-        _check_readable(whole, at)
-    return whole
+    return _build(cls, parts, at)
 
 
-def _check_readable(result: Result, at: str) -> None:
-    """Refuses arrays that do not belong together: nothing can be told of them."""
+def _find(address: str) -> Any:
+    """The class or function of this library at an address; nothing else is looked up."""
+    module, _, name = address.partition(":")
     try:
-        with np.errstate(all="ignore"):
-            repr(result)
-    except Exception as error:
+        if module.split(".")[0] != __package__ or "__main__" in module:
+            raise ImportError(module)
+        found = getattr(import_module(module), name)
+        if getattr(found, "__module__", "") != module:
+            raise ImportError(address)
+    except (ImportError, AttributeError, ValueError, SystemExit) as error:
         raise ValueError(
-            f"path: expected a whole {type(result).__name__}{at and f' as {at}'}; got arrays that "
-            f"do not belong together ({line(error)})."
+            f"path: expected what this version of assay knows; got {address!r}. Install the "
+            "version that wrote the file."
         ) from error
+    return found
 
 
-def _check_fields(made: type, parts: Mapping[str, Any], at: str) -> None:
-    """Refuses fields that a class does not have, lacks, or has of another kind."""
-    known = {f.name: f for f in fields(made)}
+def _build(cls: type, parts: Mapping[str, Any], at: str) -> Any:
+    """An object of a class, if the parts are its fields, each of its kind, and fit together."""
+    where = at and f" as {at}"
+    known = {f.name: f for f in fields(cls)}
     needed = {k for k, f in known.items() if f.default is f.default_factory is MISSING}
     wrong = sorted((set(parts) - set(known)) | (needed - set(parts)))
     if wrong:
         raise ValueError(
-            f"path: expected a {made.__name__} of this version of assay{at and f' as {at}'}; got "
-            f"other fields, {', '.join(wrong)}."
+            f"path: expected a {cls.__name__} of this version of assay{where}; got other fields, "
+            f"{', '.join(wrong)}."
         )
+    try:
+        hints = typing.get_type_hints(cls)
+    except NameError:  # kinds that are imported for a type checker alone
+        hints = {}
     for name, value in parts.items():
-        hint = _hints(made).get(name, Any)
+        hint = hints.get(name, Any)
         if not _fits(value, hint):
-            said = getattr(hint, "__name__", str(hint)) if isinstance(hint, type) else str(hint)
+            expected = getattr(hint, "__name__", hint) if isinstance(hint, type) else hint
             raise ValueError(
-                f"path: expected {said} as {at}.{name} of a {made.__name__}; got "
+                f"path: expected {expected} as {at}.{name} of a {cls.__name__}; got "
                 f"{type(value).__name__}."
             )
-
-
-@cache
-def _hints(made: type) -> dict[str, Any]:
-    """Kinds of the fields of a class; none where they are not imported when it runs."""
+    built = cls(**parts)
     try:
-        return typing.get_type_hints(made)
-    except NameError:
-        return {}
+        if isinstance(built, Result):
+            with np.errstate(all="ignore"):
+                repr(built)
+    except Exception as error:
+        raise ValueError(
+            f"path: expected a whole {cls.__name__}{where}; got arrays that do not belong "
+            f"together ({line(error)})."
+        ) from error
+    return built
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a kind."""
-    if hint is Any:
-        return True
+    """Whether a value is of a kind; protocols are not checked, but fail when they are used."""
     origin, inside = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, one) for one in inside)
@@ -390,18 +363,6 @@ def _fits(value: Any, hint: Any) -> bool:
         return False
     if origin is float and isinstance(value, int):
         return True
-    return not isinstance(origin, type) or _is_protocol(origin) or isinstance(value, origin)
-
-
-def _is_protocol(kind: type) -> bool:
-    """Whether it is asked by what it does, when it is used."""
-    return getattr(kind, "_is_protocol", False)
-
-
-def _given_again(name: str, given: dict[str, Any]) -> Any:
-    if given.get(name) is None:
-        raise ValueError(
-            f"{name}: expected the one this file was made with, as load(path, {name}=...); a file "
-            "cannot hold it."
-        )
-    return given[name]
+    if hint is Any or not isinstance(origin, type) or getattr(origin, "_is_protocol", False):
+        return True
+    return isinstance(value, origin)

@@ -3,7 +3,7 @@ from typer.testing import CliRunner
 
 import assay
 from assay.cli import app
-from assay.cli.demo import OBSERVATIONS, demo
+from assay.cli.demo import OBSERVATIONS, demo, save
 from tests.browser import Page, browser, keep, screenshots
 
 __all__ = ["browser", "screenshots"]
@@ -16,17 +16,17 @@ def found():
 
 
 def test_the_lost_mode_is_found(found):
-    assert found.check.labels == tuple(OBSERVATIONS) == ("good", "bad")
-    assert found.check.verdicts[1] == "rejected"
-    assert found.check.pvalue[1] < 0.01
-    assert found.check.typical.pvalue.min() > 0.01
-    assert found.check.settings["space"] == "latent"
+    assert found.labels == tuple(OBSERVATIONS) == ("good", "bad")
+    assert found.verdicts[1] == "rejected"
+    assert found.pvalue[1] < 0.01
+    assert found.typical.pvalue.min() > 0.01
+    assert found.settings["space"] == "latent"
 
 
 def test_it_leaves_its_files(found, tmp_path):
-    files = found.save(tmp_path)
+    files = save(found, tmp_path)
     assert [path.name for path in files] == ["table.txt", "check.npz", "report.html"]
-    assert repr(assay.load(tmp_path / "check.npz")) == repr(found.check)
+    assert repr(assay.load(tmp_path / "check.npz")) == repr(found)
     text = (tmp_path / "table.txt").read_text(encoding="utf-8")
     assert text.startswith("Of 2 observations: ")
     assert "the flow has lost one of two modes at 'bad'" in text
@@ -34,25 +34,25 @@ def test_it_leaves_its_files(found, tmp_path):
 
 def test_the_command_line(found, tmp_path, monkeypatch):
     monkeypatch.setattr("assay.cli.demo.demo", lambda seed: found)
-    shown = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "a" / "b")])
-    assert shown.exit_code == 0
-    assert shown.stdout.startswith(str(found.check))
-    last = shown.stdout.strip().splitlines()[-1]
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "a" / "b")])
+    assert done.exit_code == 0
+    assert done.stdout.startswith(str(found))
+    last = done.stdout.strip().splitlines()[-1]
     assert last.startswith("Open file://")
     assert last.endswith("a/b/report.html")
 
 
 def test_a_folder_that_cannot_be(tmp_path):
     (tmp_path / "file").touch()
-    shown = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file")])
-    assert shown.exit_code == 2
-    assert "File exists" in shown.stderr
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "file")])
+    assert done.exit_code == 2
+    assert "File exists" in done.stderr
 
 
 def test_its_report_in_a_browser(found, browser, screenshots, tmp_path):
-    found.check.report(tmp_path / "report.html")
+    found.report(tmp_path / "report.html")
     page = Page(browser, tmp_path / "report.html")
-    first, other = (found.check.labels[i] for i in found.check.urgency)
+    first, other = (found.labels[i] for i in found.urgency)
     assert page.heading.split()[-1] == first
     before = page.drawn
     page.find("#next").click()

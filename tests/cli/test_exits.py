@@ -29,7 +29,7 @@ def run(*words):
 
 
 def started(*words, code="from assay.__main__ import main; main()", **how):
-    # What is started in the background is told to ignore interrupts; so is all that it starts.
+    # What is started in the background ignores interrupts, and so does all that it starts.
     code = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{code}"
     command = [
         sys.executable,
@@ -64,7 +64,7 @@ def test_nowhere_to_print(saved):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_a_full_disk_is_told(saved):
+def test_a_full_disk_is_reported(saved):
     with open("/dev/full", "wb") as full:
         done = started("show", saved, stdout=full)
     assert done.returncode == 2
@@ -89,7 +89,7 @@ def test_an_old_file_survives_what_cannot_be_written(saved, tmp_path, monkeypatc
 
 
 def test_an_error_of_the_library(saved, monkeypatch):
-    monkeypatch.setattr("assay.cli._leave", lambda *_: [][0])
+    monkeypatch.setattr("assay.cli._write", lambda *_: [][0])
     done = run("show", saved)
     assert done.exit_code == 3
     assert "Traceback" in done.stderr
@@ -130,7 +130,7 @@ def test_interrupted_while_it_is_imported(saved, name):
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
-def test_who_is_told_to_ignore_it_ignores_it(saved):
+def test_an_ignored_signal_stays_ignored(saved):
     ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
     done = started("show", saved, code=ignore + AT.format(name="assay.io"))
     assert done.returncode == 0
@@ -146,7 +146,7 @@ def test_control_characters_in_files(tmp_path):
         assert "\ufffd" in done.stderr
 
 
-def test_codes_are_told():
+def test_help_has_the_codes():
     text = " ".join(run("--help").stdout.split())
     for code in ("0 done", "1 rejected", "2 bad input", "3 an error of assay", "130 interrupted"):
         assert code in text

@@ -120,15 +120,13 @@ def as_safetensors(path, arrays):
 
 
 def as_parquet(path, arrays):
-    pyarrow = import_module("pyarrow")
-    parquet = import_module("pyarrow.parquet")
-    parquet.write_table(pyarrow.table(as_table(arrays)), path)
+    table = import_module("pyarrow").table(as_table(arrays))
+    import_module("pyarrow.parquet").write_table(table, path)
     return path
 
 
 def as_zarr(path, arrays):
-    zarr = import_module("zarr")
-    group = zarr.open_group(str(path), mode="w")
+    group = import_module("zarr").open_group(str(path), mode="w")
     for name, array in arrays.items():
         group.create_array(name, data=array)
     return path
@@ -171,10 +169,9 @@ class TestFormats:
 
     def test_names_of_columns(self, tmp_path, arrays, observed):
         table = as_table(arrays)
-        table = {name.replace("theta.0", "theta.rate"): c for name, c in table.items()}
-        table = {name.replace("theta.1", "theta[size]"): c for name, c in table.items()}
-        rows = np.stack(list(table.values()), 1)
         header = ",".join(f'"{name}"' for name in table)
+        header = header.replace("theta.0", "theta.rate").replace("theta.1", "theta[size]")
+        rows = np.stack(list(table.values()), 1)
         np.savetxt(tmp_path / "c.csv", rows, delimiter=",", header=header, comments="")
         found = read(tmp_path / "c.csv", [written(tmp_path / "o.npz", observed)])
         assert found.names == ("rate", "size")
@@ -236,11 +233,6 @@ class TestFormats:
             "(1, 3), posterior_samples as theta_o (20, 2)"
         )
 
-    def test_two_names_for_one(self, tmp_path, arrays):
-        both = {"thetas": arrays["theta"], "params": arrays["theta"], "x": arrays["x"]}
-        with pytest.raises(ValueError, match="expected one of thetas, params for theta; got both"):
-            read(written(tmp_path / "c.npz", both))
-
     def test_inference_data(self, tmp_path, arrays, observed):
         """Chains and draws are put together, variables stand side by side."""
         with h5py.File(tmp_path / "o.nc", "w") as file:
@@ -253,14 +245,15 @@ class TestFormats:
         np.testing.assert_allclose(found.draws.theta[0], observed["theta_o"][0])
         np.testing.assert_allclose(found.draws.x[0], observed["x_o"][0])
 
+    def test_names_that_are_bytes(self, tmp_path, arrays, observed):
+        words = {"names": np.array([b"a", b"b"]), "labels": np.array([b"here", b"there"])}
+        for write, ending in ((written, "npz"), (as_hdf5, "h5")):
+            found = read(write(tmp_path / f"c.{ending}", arrays | observed | words))
+            assert (found.names, found.labels) == (("a", "b"), ("here", "there"))
+
     def test_texts_in_hdf5(self, tmp_path, arrays, observed):
         path = as_hdf5(tmp_path / "c.h5", arrays | observed | {"names": ["a", "b"]})
         assert read(path).names == ("a", "b")
-
-    def test_names_that_are_bytes(self, tmp_path, arrays, observed):
-        said = {"names": np.array([b"a", b"b"]), "labels": np.array([b"here", b"there"])}
-        found = read(written(tmp_path / "c.npz", arrays | observed | said))
-        assert (found.names, found.labels) == (("a", "b"), ("here", "there"))
 
     def test_precisions(self, tmp_path, arrays, observed):
         path = tmp_path / "c.safetensors"
@@ -278,6 +271,47 @@ class Surprise:
         return Surprise.opened.append, (1,)
 
 
+PIPES = pytest.mark.skipif(sys.platform == "win32", reason="it has no such files")
+ARCHIVE = "expected a whole .npz archive"
+# What is changed in a good calibration, and in good observations, and what is said of it.
+CALIBRATIONS = {
+    "rows": ({"x": np.zeros((49, 3))}, "x: expected shape (50, ...)"),
+    "columns": ({"theta_q": np.zeros((50, 3))}, "theta_q: expected shape (50, 2)"),
+    "axes": ({"theta": np.zeros(50)}, "theta: expected shape (n, m)"),
+    "NaN": ({"x": np.full((50, 3), np.nan)}, "x: "),
+    "words": ({"theta": np.array([["a", "b"]] * 50)}, "theta: "),
+    "objects": ({"x": np.array([{}], object)}, f"{ARCHIVE} of numbers"),
+    "no observation": ({}, "expected an array x_o"),
+    "two names": (
+        {"theta": None, "thetas": np.zeros(3), "params": np.zeros(3)},
+        "expected one of thetas, params for theta; got both",
+    ),
+    "other names": (
+        {"theta": None, "x": None, "theta_q": None, "thetas": np.zeros((50, 2)), "y": np.zeros(9)},
+        "expected arrays theta, x, theta_q (or z and x for latents); x, theta_q missing; found "
+        "c.npz: thetas as theta (50, 2); left alone: y. `assay template` writes examples.",
+    ),
+}
+OBSERVATIONS = {
+    "x_o": ({"x_o": np.zeros(4)}, "x_o: expected shape (3,)"),
+    "theta_o": ({"theta_o": np.zeros((2, 20, 3))}, "theta_o: expected shape (2, s, 2)"),
+    "infinity": ({"x_o": np.full((2, 3), np.inf)}, "x_o: "),
+    "labels": ({"labels": ["one"]}, "expected 2 labels"),
+    "no draws": ({"theta_o": None}, "expected arrays x_o, theta_o"),
+}
+# Texts of tables.
+TABLES = {
+    "theta.a,x.0\n1,b\n": "could not convert string 'b'",
+    "theta.a,x.0\n1,2,3\n": "2 names stand above 3 columns",
+    "theta_q.0.a,theta_q.1.a,theta_q.1.b\n1,2,3\n": "2 draws are numbered in 3 columns",
+    "theta.a\n1\n": "x, theta_q missing; found c.csv: theta (1, 1)",
+    "theta.a,theta.a,x\n1,2,3\n": "a name stands twice above its columns: theta.a",
+}
+# Files that are no files of their kind.
+NONSENSE = (b"", b"nonsense", bytes(range(256)) * 4)
+ENDINGS = [ending for ending in WRITERS if ending not in ("", ".zarr")]
+
+
 class TestBadInput:
     def complaint(self, path, *observations):
         with pytest.raises((ValueError, OSError)) as caught:
@@ -286,24 +320,39 @@ class TestBadInput:
         assert "\n" not in text
         return text
 
+    @pytest.mark.parametrize(("change", "words"), CALIBRATIONS.values(), ids=CALIBRATIONS)
+    def test_calibrations(self, tmp_path, arrays, change, words):
+        given = {name: a for name, a in (arrays | change).items() if a is not None}
+        assert f"c.npz: {words}" in self.complaint(written(tmp_path / "c.npz", given))
+
+    @pytest.mark.parametrize(("change", "words"), OBSERVATIONS.values(), ids=OBSERVATIONS)
+    def test_observations(self, tmp_path, arrays, observed, change, words):
+        given = {name: a for name, a in (observed | change).items() if a is not None}
+        files = written(tmp_path / "c.npz", arrays), written(tmp_path / "o.npz", given)
+        assert f"o.npz: {words}" in self.complaint(*files)
+
+    def test_draws_that_differ_in_number(self, tmp_path, arrays, observed):
+        path = written(tmp_path / "c.npz", arrays)
+        few = written(tmp_path / "few.npz", observed | {"theta_o": observed["theta_o"][:, :9]})
+        many = written(tmp_path / "many.npz", observed)
+        words = "as many draws at every x_o; got few.npz 9, many.npz 20"
+        assert words in self.complaint(path, few, many)
+
+    @pytest.mark.parametrize(("text", "words"), TABLES.items())
+    def test_tables(self, tmp_path, text, words):
+        (tmp_path / "c.csv").write_text(text)
+        assert words in self.complaint(tmp_path / "c.csv")
+
     def test_no_file(self, tmp_path):
         assert "none.npz: expected a file; there is none" in self.complaint(tmp_path / "none.npz")
-
-    @pytest.mark.parametrize("keep", [0, 10, 700, -30])
-    def test_a_truncated_file(self, tmp_path, arrays, observed, keep):
-        path = written(tmp_path / "c.npz", arrays | observed)
-        path.write_bytes(path.read_bytes()[:keep])
-        assert "c.npz: expected a whole .npz archive" in self.complaint(path)
+        assert "expected a folder of .npy files" in self.complaint(tmp_path)
 
     def test_a_single_array(self, tmp_path, arrays):
         np.save(tmp_path / "c.npy", arrays["theta"])
-        assert "expected a whole .npz archive" in self.complaint(tmp_path / "c.npy")
+        assert ARCHIVE in self.complaint(tmp_path / "c.npy")
 
-    def test_a_folder(self, tmp_path):
-        assert "expected a folder of .npy files" in self.complaint(tmp_path)
-
-    @pytest.mark.parametrize("ending", [e for e in WRITERS if e not in ("", ".zarr")])
-    @pytest.mark.parametrize("content", [b"", b"nonsense", bytes(range(256)) * 4])
+    @pytest.mark.parametrize("ending", ENDINGS)
+    @pytest.mark.parametrize("content", NONSENSE)
     def test_nonsense(self, tmp_path, ending, content):
         if ending == ".parquet":
             import_module("pyarrow")
@@ -312,38 +361,38 @@ class TestBadInput:
         assert f"c{ending}: expected " in self.complaint(path)
 
     @pytest.mark.parametrize("ending", [".h5", ".pt", ".safetensors", ".npz"])
-    @pytest.mark.parametrize("keep", [100, -30])
+    @pytest.mark.parametrize("keep", [0, 10, 100, 700, -30])
     def test_truncated_files(self, tmp_path, arrays, observed, ending, keep):
         path = WRITERS[ending](tmp_path / f"c{ending}", arrays | observed)
         path.write_bytes(path.read_bytes()[:keep])
         assert f"c{ending}: expected " in self.complaint(path)
 
-    def test_a_header_that_tells_of_more_than_there_is(self, tmp_path):
+    def test_a_header_of_more_than_there_is(self, tmp_path):
         """Nothing is allocated for it."""
         np.save(tmp_path / "x.npy", np.zeros(100))
         honest = (tmp_path / "x.npy").read_bytes()
-        code, huge = (honest.replace(b"(100,)", said) for said in (b"(9**9)", b"(9e99)"))
+        code, huge = (honest.replace(b"(100,)", shape) for shape in (b"(9**9)", b"(9e99)"))
         more = honest.replace(b"(100,), }      ", b"(9999999,), }  ")
         assert len({len(content) for content in (honest, code, huge, more)}) == 1
         for content in (code, huge, more):
             with zipfile.ZipFile(tmp_path / "c.npz", "w") as archive:
                 archive.writestr("x.npy", content)
-            assert "c.npz: expected a whole .npz archive" in self.complaint(tmp_path / "c.npz")
+            assert f"c.npz: {ARCHIVE}" in self.complaint(tmp_path / "c.npz")
 
-    def test_more_than_the_machine_has(self, tmp_path, arrays, observed):
-        """A file of a few bytes can tell of a huge array."""
+    def test_more_than_the_machine_has(self, tmp_path):
+        """A file of a few bytes can name a huge array."""
         with h5py.File(tmp_path / "c.h5", "w") as file:
             file.create_dataset("theta", (10**9, 10**6), "f8", chunks=(1, 10))
         assert "its arrays need 8e+15 bytes" in self.complaint(tmp_path / "c.h5")
 
-    def test_links_out_of_the_file_are_not_followed(self, tmp_path, arrays, observed):
+    def test_links_out_of_the_file_are_not_followed(self, tmp_path, arrays):
         as_hdf5(tmp_path / "other.h5", arrays)
         with h5py.File(tmp_path / "c.h5", "w") as file:
             for name in arrays:
                 file[name] = h5py.ExternalLink("other.h5", name)
         assert "theta, x, theta_q missing" in self.complaint(tmp_path / "c.h5")
 
-    @pytest.mark.skipif(sys.platform == "win32", reason="it has no such files")
+    @PIPES
     @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".h5", ".npz", ".parquet"])
     def test_what_has_no_end(self, tmp_path, ending):
         """Neither is opened: a pipe that nobody writes to would be waited for."""
@@ -352,101 +401,26 @@ class TestBadInput:
         for name in ("zeros", "pipe"):
             assert "it is no file" in self.complaint(tmp_path / f"{name}{ending}")
 
-    def test_a_column_that_is_there_twice(self, tmp_path):
-        path = tmp_path / "c.csv"
-        path.write_text("theta.a,theta.a,x\n" + "1,2,3\n" * 20, encoding="utf-8")
-        assert "a name stands twice above its columns: theta.a" in self.complaint(path)
-
-    def test_objects_are_not_loaded(self, tmp_path):
+    def test_torch_loads_tensors_by_name_alone(self, tmp_path):
         torch.save({"theta": Surprise()}, tmp_path / "c.pt")
         text = self.complaint(tmp_path / "c.pt")
         assert "it holds other objects than tensors, which would run code" in text
         assert not Surprise.opened
-
-    def test_tensors_without_names(self, tmp_path, arrays):
         torch.save([torch.zeros(3)], tmp_path / "c.pt")
         assert "it holds a list, not tensors by name" in self.complaint(tmp_path / "c.pt")
 
     @pytest.mark.parametrize(
-        ("text", "words"),
+        ("name", "library"),
         [
-            ("theta.a,x.0\n1,b\n", "could not convert string 'b'"),
-            ("theta.a,x.0\n1,2,3\n", "2 names stand above 3 columns"),
-            ("theta_q.0.a,theta_q.1.a,theta_q.1.b\n1,2,3\n", "2 draws are numbered in 3 columns"),
-            ("theta.a\n1\n", "x, theta_q missing; found c.csv: theta (1, 1)"),
+            ("c.parquet", "pyarrow"),
+            ("c.nc", "h5py"),
+            ("c.safetensors", "safetensors"),
+            ("zarr.json", "zarr"),
         ],
     )
-    def test_tables(self, tmp_path, text, words):
-        (tmp_path / "c.csv").write_text(text)
-        assert words in self.complaint(tmp_path / "c.csv")
-
-    @pytest.mark.parametrize(
-        ("ending", "library"),
-        [(".parquet", "pyarrow"), (".nc", "h5py"), (".safetensors", "safetensors")],
-    )
-    def test_a_missing_library(self, tmp_path, monkeypatch, ending, library):
-        for name in (library, f"{library}.parquet"):
-            monkeypatch.setitem(sys.modules, name, None)
-        (tmp_path / f"c{ending}").write_bytes(b"")
+    def test_a_missing_library(self, tmp_path, monkeypatch, name, library):
+        for module in (library, f"{library}.parquet"):
+            monkeypatch.setitem(sys.modules, module, None)
+        (tmp_path / name).write_bytes(b"{}")
         with pytest.raises(ImportError, match=rf"needs {library}: pip install 'assay\[files\]'$"):
-            read(tmp_path / f"c{ending}")
-
-    def test_a_missing_library_of_folders(self, tmp_path, monkeypatch):
-        monkeypatch.setitem(sys.modules, "zarr", None)
-        (tmp_path / "zarr.json").write_text("{}")
-        with pytest.raises(ImportError, match=r"needs zarr: pip install 'assay\[files\]'$"):
-            read(tmp_path)
-
-    def test_pickled_objects(self, tmp_path, arrays):
-        path = written(tmp_path / "c.npz", arrays | {"x": np.array([{}], object)})
-        assert "expected a whole .npz archive of numbers" in self.complaint(path)
-
-    def test_wrong_names(self, tmp_path, arrays):
-        path = written(tmp_path / "c.npz", {"thetas": arrays["theta"], "y": arrays["x"]})
-        text = self.complaint(path)
-        assert "expected arrays theta, x, theta_q" in text
-        found = "found c.npz: thetas as theta (50, 2); left alone: y"
-        assert f"x, theta_q missing; {found}" in text
-
-    def test_no_observation(self, tmp_path, arrays):
-        path = written(tmp_path / "c.npz", arrays)
-        assert "expected an array x_o" in self.complaint(path)
-
-    def test_no_draws_there(self, tmp_path, arrays, observed):
-        path = written(tmp_path / "c.npz", arrays)
-        other = written(tmp_path / "o.npz", {"x_o": observed["x_o"]})
-        assert "o.npz: expected arrays x_o, theta_o" in self.complaint(path, other)
-
-    @pytest.mark.parametrize(
-        ("change", "words"),
-        [
-            ({"x": np.zeros((49, 3))}, "x: expected shape (50, ...)"),
-            ({"theta_q": np.zeros((50, 3))}, "theta_q: expected shape (50, 2)"),
-            ({"theta": np.zeros(50)}, "theta: expected shape (n, m)"),
-            ({"x": np.full((50, 3), np.nan)}, "x: "),
-            ({"theta": np.array([["a", "b"]] * 50)}, "theta: "),
-        ],
-    )
-    def test_shapes_and_numbers(self, tmp_path, arrays, change, words):
-        path = written(tmp_path / "c.npz", arrays | change)
-        assert f"c.npz: {words}" in self.complaint(path, path)
-
-    @pytest.mark.parametrize(
-        ("change", "words"),
-        [
-            ({"x_o": np.zeros(4)}, "x_o: expected shape (3,)"),
-            ({"theta_o": np.zeros((2, 20, 3))}, "theta_o: expected shape (2, s, 2)"),
-            ({"x_o": np.full((2, 3), np.inf)}, "x_o: "),
-            ({"labels": ["one"]}, "expected 2 labels"),
-        ],
-    )
-    def test_observations(self, tmp_path, arrays, observed, change, words):
-        path = written(tmp_path / "c.npz", arrays)
-        other = written(tmp_path / "o.npz", observed | change)
-        assert f"o.npz: {words}" in self.complaint(path, other)
-
-    def test_draws_that_differ_in_number(self, tmp_path, arrays, observed):
-        path = written(tmp_path / "c.npz", arrays)
-        few = written(tmp_path / "few.npz", observed | {"theta_o": observed["theta_o"][:, :9]})
-        many = written(tmp_path / "many.npz", observed)
-        assert "as many draws at every x_o" in self.complaint(path, few, many)
+            read(tmp_path if library == "zarr" else tmp_path / name)

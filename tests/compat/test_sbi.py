@@ -17,13 +17,13 @@ from sklearn.neural_network import MLPClassifier
 import assay
 from assay.compat.sbi import LC2ST, LC2ST_NF, LC2STScores, LC2STState, theirs
 
-WIDTH = 0.5**0.5  # of the posterior of a standard normal, seen through noise of the same size
+WIDTH = 0.5**0.5  # of the posterior of a standard normal with noise of the same size
 BASE = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
 X_O = torch.tensor([0.5, -0.5])
 
 
 class Posterior:
-    """Of two parameters, each seen through noise; right if nothing is changed."""
+    """Of two parameters, each observed with noise; right if nothing is changed."""
 
     def __init__(self, shift=0.0, scale=1.0):
         self.shift, self.scale = shift, scale
@@ -49,7 +49,7 @@ def draws(n=100, posterior=WRONG, seed=1):
     return posterior.sample(X_O, z)
 
 
-def made(method, given=None, posterior=WRONG, **options):
+def build(method, given=None, posterior=WRONG, **options):
     """A test, and what it is asked with beside x_o."""
     options = {"num_trials_null": 2} | options
     if method is LC2ST:
@@ -68,7 +68,7 @@ both = pytest.mark.parametrize("method", [LC2ST, LC2ST_NF])
 class TestWhatSbiTests:
     @both
     def test_all_answers(self, method):
-        test, at = made(method)
+        test, at = build(method)
         test.train_under_null_hypothesis().train_on_observed_data()
         assert test.get_statistic_on_observed_data(x_o=X_O, **at) > 0
         assert test.get_statistics_under_null_hypothesis(x_o=X_O, **at).scores.shape == (2,)
@@ -85,13 +85,13 @@ class TestWhatSbiTests:
         ],
     )
     def test_options(self, method, classifier, z_score, folds):
-        test, at = made(method, classifier=classifier, z_score=z_score, num_folds=folds)
+        test, at = build(method, classifier=classifier, z_score=z_score, num_folds=folds)
         test.train_on_observed_data()
         assert len(test.trained_clfs) == folds
         assert test.get_statistic_on_observed_data(x_o=X_O, **at) > 0
 
     def test_scores(self):
-        test, at = made(LC2ST)
+        test, at = build(LC2ST)
         test.train_on_observed_data()
         found = test.get_scores(x_o=X_O, trained_clfs=test.trained_clfs, **at)
         assert isinstance(found, LC2STScores)
@@ -99,7 +99,7 @@ class TestWhatSbiTests:
         assert found.probabilities.shape == (1, 100)
 
     def test_return_probs_is_deprecated(self):
-        test, at = made(LC2ST)
+        test, at = build(LC2ST)
         at |= {"x_o": X_O, "return_probs": True}
         trained(test)
         with pytest.warns(FutureWarning, match="return_probs"):
@@ -110,7 +110,7 @@ class TestWhatSbiTests:
         assert (probabilities.shape, scores.shape) == ((2, 1, 100), (2,))
 
     def test_states(self):
-        test, _ = made(LC2ST)
+        test, _ = build(LC2ST)
         assert test.state is LC2STState.INITIALIZED
         assert test.train_on_observed_data() is test
         assert test.state is LC2STState.OBSERVED_TRAINED
@@ -118,19 +118,19 @@ class TestWhatSbiTests:
         assert test.state is LC2STState.READY
 
     def test_states_in_the_other_order(self):
-        test, _ = made(LC2ST)
+        test, _ = build(LC2ST)
         assert test.train_under_null_hypothesis().state is LC2STState.NULL_TRAINED
         assert test.train_on_observed_data().state is LC2STState.READY
 
     def test_data_may_be_trained_again(self):
-        test, at = made(LC2ST)
+        test, at = build(LC2ST)
         first = trained(test).get_statistic_on_observed_data(x_o=X_O, **at)
         assert test.train_on_observed_data(seed=5).state is LC2STState.READY
         assert test.get_statistic_on_observed_data(x_o=X_O, **at) != first
 
     def test_nulls_of_another_flow(self):
-        nulls = made(LC2ST_NF)[0].train_under_null_hypothesis().trained_clfs_null
-        test, _ = made(LC2ST_NF, data(posterior=RIGHT), RIGHT, trained_clfs_null=nulls)
+        nulls = build(LC2ST_NF)[0].train_under_null_hypothesis().trained_clfs_null
+        test, _ = build(LC2ST_NF, data(posterior=RIGHT), RIGHT, trained_clfs_null=nulls)
         assert test.state is LC2STState.NULL_TRAINED
         assert test.train_on_observed_data().state is LC2STState.READY
         assert 0 < test.p_value(X_O) <= 1
@@ -140,7 +140,7 @@ class TestWhatSbiTests:
     def test_a_constant_parameter(self):
         theta, x, theta_q = data()
         theta_q[:, 0] = 3.0
-        test, _ = made(LC2ST, (theta, x, theta_q), z_score=True)
+        test, _ = build(LC2ST, (theta, x, theta_q), z_score=True)
         assert test.theta_p_std[0] == 1
         assert trained(test).state is LC2STState.READY
 
@@ -178,12 +178,12 @@ class TestWhatSbiTests:
         ],
     )
     def test_nothing_is_answered_before_training(self, name, words):
-        test, at = made(LC2ST)
+        test, at = build(LC2ST)
         with pytest.raises(RuntimeError, match=words):
             getattr(test, name)(x_o=X_O, **at)
 
     def test_no_nulls_without_permutation(self):
-        test, _ = made(LC2ST, permutation=False)
+        test, _ = build(LC2ST, permutation=False)
         with pytest.raises(ValueError, match="null_distribution"):
             test.train_on_observed_data().train_under_null_hypothesis()
 
@@ -202,7 +202,7 @@ class TestWhatSbiTests:
             LC2ST(theta, x, theta_q, thetas=theta)
 
     def test_keywords_of_the_classifier(self):
-        test, _ = made(LC2ST, classifier_kwargs={"max_iter": 60})
+        test, _ = build(LC2ST, classifier_kwargs={"max_iter": 60})
         assert test.clf_class is MLPClassifier
         assert test.clf_kwargs["max_iter"] == 60
         assert test.clf_kwargs["hidden_layer_sizes"] == (20, 20)
@@ -210,20 +210,20 @@ class TestWhatSbiTests:
     def test_an_alias_of_a_device(self):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            test, _ = made(LC2ST, classifier="mlp", device="gpu")
+            test, _ = build(LC2ST, classifier="mlp", device="gpu")
         assert test.clf_class is MLPClassifier
         assert trained(test).state is LC2STState.READY
 
     @pytest.mark.gpu
     @both
     def test_on_a_gpu(self, method):
-        test, at = made(method, classifier="mlp", device="cuda", num_trials_null=19)
+        test, at = build(method, classifier="mlp", device="cuda", num_trials_null=19)
         assert trained(test).p_value(x_o=X_O, **at) == 0.05
         assert test.trained_clfs[0].stack.weights.is_cuda
 
     @both
     def test_a_wrong_posterior_is_rejected(self, method):
-        test, at = made(method, data(1000), num_trials_null=100)
+        test, at = build(method, data(1000), num_trials_null=100)
         assert trained(test).p_value(x_o=X_O, **at) == 1 / 101
         assert test.reject_test(x_o=X_O, **at) is True
         assert test.reject_test(x_o=X_O[None], alpha=1 / 102, **at) is False
@@ -234,7 +234,7 @@ class TestWhatSbiTests:
         """Among 200 data sets, 19 nulls: rejections at 0.1 are binomial, of 200 and 0.1."""
         rejected = 0
         for seed in range(200):
-            test, at = made(method, data(100, RIGHT, seed), RIGHT, num_trials_null=19)
+            test, at = build(method, data(100, RIGHT, seed), RIGHT, num_trials_null=19)
             rejected += trained(test).reject_test(x_o=X_O, alpha=0.1, **at)
         assert 8 <= rejected <= 34
 
@@ -242,7 +242,7 @@ class TestWhatSbiTests:
 class TestWhatIsDifferent:
     def test_data_are_not_normalised_once_for_each_null(self):
         """sbi counts calls of a private method for it; a stack is scaled once."""
-        test, _ = made(LC2ST, z_score=True)
+        test, _ = build(LC2ST, z_score=True)
         test._normalize_theta = None
         assert trained(test).state is LC2STState.READY
 
@@ -250,7 +250,7 @@ class TestWhatIsDifferent:
     def test_p_values_are_those_of_the_test(self, method):
         """Those of lc2st with networks of the same widths."""
         theta, x, theta_q = data(100, RIGHT)
-        test, at = made(method, (theta, x, theta_q), RIGHT, num_trials_null=19)
+        test, at = build(method, (theta, x, theta_q), RIGHT, num_trials_null=19)
         found = trained(test).p_value(x_o=X_O, **at)
         latents = assay.Calibration.from_base(test.theta_q, x, BASE)
         samples = assay.Calibration(theta, x, theta_q) if method is LC2ST else latents
@@ -262,13 +262,13 @@ class TestWhatIsDifferent:
     @both
     @pytest.mark.parametrize("options", [{"num_folds": 3}, {"num_ensemble": 2}])
     def test_folds_and_ensembles(self, method, options):
-        test, at = made(method, data(300), num_trials_null=19, **options)
+        test, at = build(method, data(300), num_trials_null=19, **options)
         assert trained(test).p_value(x_o=X_O, **at) == 0.05
         assert {len(folds) for folds in test.trained_clfs_null.values()} == {test.num_folds}
 
     def test_folds_of_a_null_are_of_one_copy(self):
         """Otherwise the mean over folds would vary less in nulls than in the data."""
-        test, _ = made(LC2ST_NF, num_folds=2)
+        test, _ = build(LC2ST_NF, num_folds=2)
         whole = test._copies()
         parts = test._folds(whole)
         truths, labels, _ = whole.rows(1)
@@ -284,7 +284,7 @@ class TestWhatIsDifferent:
         found = []
         for _ in range(2):
             before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-            test, at = made(method, classifier=classifier)
+            test, at = build(method, classifier=classifier)
             found.append(trained(test).get_statistic_on_observed_data(x_o=X_O, **at))
             assert torch.equal(torch.get_rng_state(), before[0])
             assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
@@ -300,7 +300,7 @@ class TestWhatIsDifferent:
         ],
     )
     def test_other_classifiers_are_those_asked_for(self, options, kind):
-        test, at = made(LC2ST, **options)
+        test, at = build(LC2ST, **options)
         trained(test)
         assert [type(fit) for fit in test.trained_clfs] == [kind]
         assert [type(fit) for folds in test.trained_clfs_null.values() for fit in folds] == [
@@ -310,28 +310,28 @@ class TestWhatIsDifferent:
 
     def test_other_classifiers_have_nulls_that_keep_the_pairs(self):
         """Both classes have the same x, in the data and in nulls."""
-        test, _ = made(LC2ST, classifier="random_forest")
-        seen = []
+        test, _ = build(LC2ST, classifier="random_forest")
+        observations = []
         original = theirs.train_lc2st
 
         def watched(theta_p, theta_q, x_p, x_q, clf):
-            seen.append((x_p, x_q))
+            observations.append((x_p, x_q))
             return original(theta_p, theta_q, x_p, x_q, clf)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(theirs, "train_lc2st", watched)
             trained(test)
-        assert len(seen) == 3
-        assert all(torch.equal(x_p, x_q) for x_p, x_q in seen)
+        assert len(observations) == 3
+        assert all(torch.equal(x_p, x_q) for x_p, x_q in observations)
 
     def test_widths_and_random_state_keep_the_stack(self):
         options = {"hidden_layer_sizes": (48,), "random_state": 7}
-        test, _ = made(LC2ST, classifier_kwargs=options)
+        test, _ = build(LC2ST, classifier_kwargs=options)
         assert trained(test).trained_clfs[0].stack.widths == (16, 48, 1)
 
     def test_probabilities_are_of_the_posterior(self):
         """They are high where it has too much mass."""
-        test, _ = made(LC2ST, data(1000))
+        test, _ = build(LC2ST, data(1000))
         test.train_on_observed_data()
         at = torch.stack([draws(1)[0] + 2, draws(1)[0] - 3])
         high, low = test.get_scores(at, X_O, test.trained_clfs).probabilities[0]
@@ -341,12 +341,12 @@ class TestWhatIsDifferent:
         theta, x, theta_q = data()
         x[3] = torch.nan
         with pytest.warns(UserWarning, match="1 NaNs"):
-            test, at = made(LC2ST, (theta, x, theta_q))
+            test, at = build(LC2ST, (theta, x, theta_q))
         assert len(test.theta_p) == 99
         assert 0 < trained(test).p_value(x_o=X_O, **at) <= 1
 
     def test_rows_of_several_observations(self):
-        test, _ = made(LC2ST)
+        test, _ = build(LC2ST)
         network = test.train_on_observed_data().trained_clfs[0]
         rows = np.random.default_rng(0).normal(size=(5, 4))
         one_by_one = [network.predict_proba(row[None])[0] for row in rows]

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from .._support.inputs import extra
 from ..data.calibration import Calibration, Draws
@@ -28,10 +27,13 @@ def inference_data(given: Calibration | Draws) -> Any:
     if given.theta is None or isinstance(given, Calibration) and given.theta_q is None:
         raise ValueError("given: expected draws of q in parameter space; got none.")
     parts = _of_draws(given) if isinstance(given, Draws) else _of_calibration(given)
-    groups = {
-        group: xarray.Dataset({name: (_dims(name, a, first), a) for name, a in arrays.items()})
-        for group, (arrays, first) in parts.items()
-    }
+    groups = {}
+    for group, (arrays, dims) in parts.items():
+        named = {
+            name: ((*dims, *(f"{name}_dim_{i}" for i in range(array.ndim - len(dims)))), array)
+            for name, array in arrays.items()
+        }
+        groups[group] = xarray.Dataset(named)
     if hasattr(arviz, "InferenceData"):
         return arviz.InferenceData(**groups)
     return xarray.DataTree.from_dict(groups)
@@ -43,23 +45,25 @@ _Group = tuple[Mapping[str, np.ndarray], tuple[str, ...]]
 
 def _of_draws(given: Draws) -> dict[str, _Group]:
     """Draws (s, m) or (o, s, m), and x (...,) or (o, ...)."""
-    theta = _numpy(given.theta)
+    assert given.theta is not None
+    theta = given.theta.cpu().numpy()
     many = ("observation",) * (theta.ndim - 2)
-    theta = theta[None] if not many else theta.swapaxes(0, 1)[None]
+    theta = theta.swapaxes(0, 1)[None] if many else theta[None]
     return {
         "posterior": (variables(theta, given.names), ("chain", "draw", *many)),
-        "observed_data": ({"x": _numpy(given.x)}, many),
+        "observed_data": ({"x": given.x.cpu().numpy()}, many),
     }
 
 
 def _of_calibration(given: Calibration) -> dict[str, _Group]:
-    """Truths (n, m), observations (n, ...) and draws (n, k, m)."""
-    theta_q = _numpy(given.theta_q).swapaxes(0, 1)[None]
+    """True parameters (n, m), observations (n, ...) and draws (n, k, m)."""
+    assert given.theta_q is not None
+    theta, x, theta_q = (a.cpu().numpy() for a in (given.theta, given.x, given.theta_q))
     each = ("chain", "draw")
     return {
-        "posterior": (variables(theta_q, given.names), (*each, "simulation")),
-        "prior": (variables(_numpy(given.theta)[None], given.names), each),
-        "prior_predictive": ({"x": _numpy(given.x)[None]}, each),
+        "posterior": (variables(theta_q.swapaxes(0, 1)[None], given.names), (*each, "simulation")),
+        "prior": (variables(theta[None], given.names), each),
+        "prior_predictive": ({"x": x[None]}, each),
     }
 
 
@@ -93,14 +97,3 @@ def _shape(name: str, names: list[str]) -> tuple[int, ...] | None:
         return () if names == [name] else None
     shape = tuple(int(part) + 1 for part in last) if all(map(str.isdigit, last)) else ()
     return shape if list(Layout(((name, shape),)).names) == names else None
-
-
-def _dims(name: str, array: np.ndarray, first: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of the dimensions of an array, as ArviZ has them."""
-    rest = range(array.ndim - len(first))
-    return (*first, *(f"{name}_dim_{i}" for i in rest))
-
-
-def _numpy(array: Tensor | None) -> np.ndarray:
-    assert array is not None
-    return array.cpu().numpy()

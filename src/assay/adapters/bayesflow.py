@@ -31,18 +31,15 @@ class BayesFlowPosterior(Posterior):
     approximator: Any
     conditions: Layout
     like: Tensor
+    # Observations at which draws are made in one call, which takes long however few they are.
+    rows = 500
 
     @cached_property
     def layout(self) -> Layout:
         """Names and shapes of the parameters."""
-        found = as_table("theta", self._drawn(self.like, 1, 0), 2).layout
+        found = as_table("theta", self._draws(self.like, 1, 0), 2).layout
         assert found is not None
         return found
-
-    @property
-    def rows(self) -> int:
-        """Observations at which draws are made in one call, which takes long however few."""
-        return 500
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,20 +48,15 @@ class BayesFlowPosterior(Posterior):
 
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, d)."""
-        draws = self._drawn(x, n, fresh_key())
+        draws = self._draws(x, n, fresh_key())
         parts = (torch.as_tensor(part, device="cpu") for part in draws.values())
         return torch.cat([part.reshape(len(x), n, -1) for part in parts], 2)
 
-    def _drawn(self, x: Tensor, n: int, key: int) -> dict[str, np.ndarray]:
-        given = self._conditions(x)
+    def _draws(self, x: Tensor, n: int, key: int) -> dict[str, np.ndarray]:
+        given = _arrays(self.conditions, x)
         with _without_bars():
-            drawn = self.approximator.sample(num_samples=n, conditions=given, seed=key)
-        return {name: np.asarray(array) for name, array in drawn.items()}
-
-    def _conditions(self, x: Any) -> dict[str, np.ndarray]:
-        parts = x if isinstance(x, dict) else self.conditions.unpack(x)
-        arrays = {name: torch.as_tensor(part, device="cpu") for name, part in parts.items()}
-        return {name: np.asarray(array.float()) for name, array in arrays.items()}
+            draws = self.approximator.sample(num_samples=n, conditions=given, seed=key)
+        return {name: np.asarray(array) for name, array in draws.items()}
 
     @property
     def flow(self) -> Flow | None:
@@ -80,17 +72,15 @@ class BayesFlowPosterior(Posterior):
 
     def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
         """Maps parameters (n, m) at observations (n, d) to latents (n, m)."""
-        a, given = self.approximator, self._conditions(x)
-        y = a.adapter({**self._parameters(theta), **given}, strict=False, stage="inference")
+        a, given = self.approximator, _arrays(self.conditions, x)
+        every = {**_arrays(self.layout, theta), **given}
+        y = a.adapter(every, strict=False, stage="inference")
         y = a.standardizer.maybe_standardize(
             y["inference_variables"], key="inference_variables", stage="inference"
         )
-        seen = self._prepared(given)
-        z = a.inference_network(y, conditions=seen, inverse=False, density=False)
+        conditions = self._prepared(given)
+        z = a.inference_network(y, conditions=conditions, inverse=False, density=False)
         return torch.from_numpy(np.array(z))
-
-    def _parameters(self, theta: Tensor) -> dict[str, np.ndarray]:
-        return {k: np.asarray(v.float()) for k, v in self.layout.unpack(theta).items()}
 
     @property
     def log_density(self) -> LogDensity | None:
@@ -98,21 +88,29 @@ class BayesFlowPosterior(Posterior):
         return self._log_prob
 
     def _log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
-        given = {**self._parameters(theta), **self._conditions(x)}
+        given = {**_arrays(self.layout, theta), **_arrays(self.conditions, x)}
         return torch.from_numpy(np.array(self.approximator.log_prob(given)))
 
     @property
     def embed(self) -> Embed | None:
         """What the network is given of x, if there is a summary network."""
-        return None if self.approximator.summary_network is None else self._seen
+        return None if self.approximator.summary_network is None else self._embed
 
-    def _seen(self, x: Any) -> Tensor:
-        return torch.from_numpy(np.array(self._prepared(self._conditions(x)))).flatten(1)
+    def _embed(self, x: Any) -> Tensor:
+        features = self._prepared(_arrays(self.conditions, x))
+        return torch.from_numpy(np.array(features)).flatten(1)
 
     def _prepared(self, given: dict[str, np.ndarray]) -> Any:
         """What the network is given of conditions, through the summary network if there is one."""
         with _without_bars():
             return self.approximator._prepare_conditions(given, batch_size=None)[0]
+
+
+def _arrays(layout: Layout, given: Any) -> dict[str, np.ndarray]:
+    """Columns (..., d), or arrays by name as they are, by name in single precision."""
+    parts = given if isinstance(given, dict) else layout.unpack(given)
+    tensors = {name: torch.as_tensor(part, device="cpu") for name, part in parts.items()}
+    return {name: np.asarray(tensor.float()) for name, tensor in tensors.items()}
 
 
 @contextlib.contextmanager

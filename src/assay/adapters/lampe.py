@@ -3,47 +3,12 @@
 from typing import Any
 
 import lampe.inference
-import torch
 from torch import Tensor
 
-from ..data.posterior import Base, Posterior, StandardNormal
+from ..data.posterior import Posterior, StandardNormal
 from ..data.tables import Layout
-from .networks import NetworkFlow, inputs
+from .networks import NetworkPosterior
 from .zuko import ZukoFlow
-
-
-class FlowMatching(NetworkFlow):
-    """A trained ``lampe.inference.FMPE``: draws and latents by its ordinary differential equation.
-
-    Example:
-        >>> FlowMatching(lampe.inference.FMPE(2, 3)).sample(torch.zeros(3), 7).shape
-        torch.Size([7, 2])
-    """
-
-    def __init__(self, network: lampe.inference.FMPE) -> None:
-        self.network = network
-
-    @property
-    def base(self) -> Base:
-        """The distribution of latents if q is right."""
-        return StandardNormal(self.network.zeros.numel())
-
-    def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Maps parameters (n, m) at observations (n, d) to latents (n, m)."""
-        theta, x = inputs(self.network, theta, x)
-        return self.network.flow(x).transform(theta)  # type: ignore[no-any-return]
-
-    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
-        """The log-density (n,) of parameters (n, m) at observations (n, d)."""
-        theta, x = inputs(self.network, theta, x)
-        return self.network.flow(x).log_prob(theta)  # type: ignore[no-any-return]
-
-    @torch.no_grad()
-    def sample_batched(self, x: Tensor, n: int) -> Tensor:
-        """Returns n draws (b, n, m) at each of b observations (b, d)."""
-        # Every draw with an x of its own: the equation is solved for rows.
-        rows = inputs(self.network, x)[0].repeat_interleave(n, 0)
-        return self.network.flow(rows).sample().unflatten(0, (len(x), n))  # type: ignore[no-any-return]
 
 
 def adapted(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterior | None:
@@ -51,9 +16,31 @@ def adapted(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterio
     if isinstance(posterior, lampe.inference.NPE):
         return ZukoFlow(posterior.flow)
     if isinstance(posterior, lampe.inference.FMPE):
-        return FlowMatching(posterior)
+        return _flow_matching(posterior)
     raise TypeError(
         f"posterior: expected an estimator of lampe that can be sampled, NPE or FMPE; got "
         f"{type(posterior).__name__}. Give a function of x and n that returns its draws, as by "
         "lampe.inference.MetropolisHastings with a chain for each of them."
+    )
+
+
+def _flow_matching(network: lampe.inference.FMPE) -> NetworkPosterior:
+    """Draws and latents by the ordinary differential equation of a trained network.
+
+    Example:
+        >>> _flow_matching(lampe.inference.FMPE(2, 3)).sample(torch.zeros(3), 7).shape
+        torch.Size([7, 2])
+    """
+
+    def draw(x: Tensor, n: int) -> Tensor:
+        # The equation is solved for rows, so every draw has an x of its own.
+        theta = network.flow(x.repeat_interleave(n, 0)).sample()
+        return theta.unflatten(0, (len(x), n))
+
+    return NetworkPosterior(
+        network,
+        draw,
+        log_prob=lambda theta, x: network.flow(x).log_prob(theta),
+        to_base=lambda theta, x: network.flow(x).transform(theta),
+        base=StandardNormal(network.zeros.numel()),
     )

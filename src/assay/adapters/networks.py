@@ -1,39 +1,78 @@
-"""What adapters of torch's flows share."""
+"""What adapters of torch's networks share: precision, device and gradients of their calls."""
 
-from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from ..data.posterior import Base, Embed, Flow, LogDensity, Posterior
+from ..data.posterior import Base, Coordinates, Embed, Flow, LogDensity, Posterior
 
 
-class NetworkFlow(Posterior):
-    """A flow made of a torch network: all of its draws are q, its latents are of the same q."""
+class NetworkPosterior(Posterior):
+    """A posterior made of a torch network: all of its draws are q, truncated to no prior.
+
+    Args:
+        network: The network, whose precision and device all arrays get.
+        draw: Of x (b, ...) and n, to draws (b, n, m).
+        log_prob: Of parameters (n, m) and x (n, ...), to log-densities (n,).
+        to_base: Of parameters (n, m) and x (n, ...), to latents (n, m), if it is a flow.
+        base: The distribution of these latents if q is right.
+        summary: The network, if there is one, that x goes through first.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        draw: Callable[[Tensor, int], Tensor],
+        log_prob: LogDensity,
+        to_base: Coordinates | None = None,
+        base: Base | None = None,
+        summary: nn.Module | None = None,
+    ) -> None:
+        self.network, self.summary = network, summary
+        self._draw, self._log_prob, self._to_base, self._base = draw, log_prob, to_base, base
 
     @property
-    @abstractmethod
-    def base(self) -> Base:
+    def base(self) -> Base | None:
         """The distribution of latents if q is right."""
-
-    @abstractmethod
-    def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Maps parameters (n, m) at observations (n, ...) to latents (n, m)."""
-
-    @abstractmethod
-    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
-        """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
+        return self._base
 
     @property
     def flow(self) -> Flow | None:
-        """The flow itself."""
-        return self
+        """The flow itself, if it is one: its latents are of the same q."""
+        return None if self._to_base is None else self
 
     @property
     def log_density(self) -> LogDensity | None:
         """That of the network."""
         return torch.no_grad()(self.log_prob)
+
+    @property
+    def embed(self) -> Embed | None:
+        """The summary network, as a function of x in any precision, if it does anything."""
+        return None if isinstance(self.summary, nn.Identity | None) else self._embed
+
+    @torch.no_grad()
+    def _embed(self, x: Tensor) -> Tensor:
+        assert self.summary is not None
+        return self.summary(*inputs(self.summary, x)).flatten(1)
+
+    def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Maps parameters (n, m) at observations (n, ...) to latents (n, m)."""
+        assert self._to_base is not None
+        theta, x = inputs(self.network, theta, x)
+        return self._to_base(theta, x)
+
+    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
+        theta, x = inputs(self.network, theta, x)
+        return self._log_prob(theta, x)
+
+    @torch.no_grad()
+    def sample_batched(self, x: Tensor, n: int) -> Tensor:
+        """Returns n draws (b, n, m) at each of b observations (b, ...)."""
+        (x,) = inputs(self.network, x)
+        return self._draw(x, n)
 
 
 def inputs(network: nn.Module, *arrays: Tensor) -> list[Tensor]:
@@ -45,15 +84,3 @@ def inputs(network: nn.Module, *arrays: Tensor) -> list[Tensor]:
     """
     like = next((p for p in network.parameters() if p.is_floating_point()), None)
     return [array if like is None else array.to(like) for array in arrays]
-
-
-def embedding(network: Any) -> Embed | None:
-    """A summary network as a function of x in any precision; None where it does nothing."""
-    if network is None or isinstance(network, nn.Identity):
-        return None
-
-    def embed(x: Tensor) -> Tensor:
-        with torch.no_grad():
-            return network(*inputs(network, x)).flatten(1)  # type: ignore[no-any-return]
-
-    return embed

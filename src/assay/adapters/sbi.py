@@ -1,14 +1,13 @@
 """Posteriors of sbi: what its ``sample`` returns is q.
 
 A direct posterior is **truncated**: draws of its network outside of the prior are left out. The
-latents of the network are then those of another q. Truths and truncated draws can be compared in
-them all the same, since they are coordinates like any others.
+latents of the network are then those of another q. True parameters and truncated draws can be
+compared in them all the same, since they are coordinates like any others.
 """
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -21,116 +20,24 @@ from sbi.inference.posteriors import (
     VIPosterior,
 )
 from sbi.inference.posteriors.base_posterior import NeuralPosterior
-from sbi.neural_nets.estimators import ConditionalDensityEstimator, NFlowsFlow, ZukoFlow
+from sbi.neural_nets.estimators import ConditionalDensityEstimator, NFlowsFlow
+from sbi.neural_nets.estimators import ZukoFlow as SbiZukoFlow
 from sbi.utils.sbiutils import within_support
 from torch import Tensor
 
 from .._support.inputs import cpu
-from ..data.posterior import (
-    Base,
-    Coordinates,
-    Embed,
-    Flow,
-    LogDensity,
-    Posterior,
-    StandardNormal,
-    as_base,
-)
+from ..data.posterior import Coordinates, Embed, Flow, LogDensity, Posterior, StandardNormal
 from ..data.tables import Layout
-from .networks import NetworkFlow, embedding, inputs
-from .nflows import NFlow
+from .networks import NetworkPosterior
+from .nflows import nflow
+from .zuko import ZukoFlow
 
 # Markov chains at one x, at most, and observations at which they run together.
 CHAINS, CHAINS_ROWS = 100, 25
-# Observations and draws by which it is seen how much a network leaks.
+# Observations and draws from which the share of a network outside of the prior is estimated.
 LEAK_ROWS, LEAK_DRAWS = 100, 20
 # A point outside of every prior that has bounds, in any of its parameters.
 FAR = 1e8
-
-
-class Estimator(NetworkFlow):
-    """A density estimator of sbi, whose draws are not truncated to any prior."""
-
-    def __init__(self, network: ConditionalDensityEstimator) -> None:
-        self.network, self.m = network, network.input_shape.numel()
-
-    @cached_property
-    def _nflow(self) -> NFlow | None:
-        return NFlow(self.network.net) if isinstance(self.network, NFlowsFlow) else None
-
-    @property
-    def base(self) -> Base:
-        """The distribution of latents if q is right."""
-        if self._nflow is not None:
-            return self._nflow.base
-        base = self.network.net.base()
-        return as_base(base, base.event_shape.numel())
-
-    @property
-    def flow(self) -> Flow | None:
-        """The flow itself; networks without an inverse are none."""
-        if self._nflow is not None:
-            return self if self._nflow.flow else None
-        return self if isinstance(self.network, ZukoFlow) else None
-
-    @property
-    def embed(self) -> Embed | None:
-        """The embedding net."""
-        return embedding(self.network.embedding_net)
-
-    def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Maps parameters (n, m) at observations (n, ...) to latents (n, m)."""
-        if self._nflow is not None:
-            return self._nflow.theta_to_base(theta, x)
-        theta, x = inputs(self.network, theta, x)
-        return self.network.inverse_transform(theta, x).reshape(theta.shape)  # type: ignore[no-any-return]
-
-    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
-        """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
-        theta, x = inputs(self.network, theta, x)
-        return self.network.log_prob(theta[None], condition=x)[0]  # type: ignore[no-any-return]
-
-    @torch.no_grad()
-    def sample_batched(self, x: Tensor, n: int) -> Tensor:
-        """Returns n draws (b, n, m) at each of b observations (b, ...)."""
-        (given,) = inputs(self.network, x)
-        return self.network.sample(torch.Size((n,)), condition=given).swapaxes(0, 1)  # type: ignore[no-any-return]
-
-
-class VectorField(NetworkFlow):
-    """Flow matching and score matching of sbi, by their ordinary differential equation."""
-
-    def __init__(self, posterior: VectorFieldPosterior) -> None:
-        self.network = posterior.vector_field_estimator
-        self.m = self.network.input_shape.numel()
-        self.ode = posterior.potential_fn.neural_ode
-
-    @property
-    def base(self) -> Base:
-        """The distribution of latents if q is right."""
-        return StandardNormal(self.m)
-
-    @property
-    def embed(self) -> Embed | None:
-        """The embedding net."""
-        return embedding(self.network.embedding_net)
-
-    def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Maps parameters (n, m) at observations (n, ...) to latents (n, m)."""
-        theta, x = inputs(self.network, theta, x)
-        mean, scale = (part.flatten() for part in (self.network.mean_base, self.network.std_base))
-        return (self.ode(x).transform(theta) - mean) / scale  # type: ignore[no-any-return]
-
-    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
-        """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
-        theta, x = inputs(self.network, theta, x)
-        return self.ode(x).log_prob(theta)  # type: ignore[no-any-return]
-
-    @torch.no_grad()
-    def sample_batched(self, x: Tensor, n: int) -> Tensor:
-        """Returns n draws (b, n, m) at each of b observations (b, ...)."""
-        (given,) = inputs(self.network, x)
-        return self.ode(given).sample(torch.Size((n,))).swapaxes(0, 1)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,52 +46,33 @@ class SbiPosterior(Posterior):
 
     Args:
         posterior: The posterior.
+        rows: Observations at which sbi draws in one call; 1 where it draws at one x alone.
         network: Its network before truncation, where there is one.
+        truncated: Whether draws of the network outside of the prior are left out.
     """
 
     posterior: NeuralPosterior
-    network: Estimator | VectorField | None = None
+    rows: int = 1
+    network: Posterior | None = None
+    truncated: bool = False
 
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, ...)."""
-        given, how = x.to(self.posterior._device, torch.float32), self._how(n)
+        x, options = x.to(self.posterior._device, torch.float32), self._options(n)
         with warnings.catch_warnings():
-            # Of memory, chains and acceptance; leakage is remarked.
+            # Of memory, chains and acceptance; leakage is one of the remarks.
             warnings.simplefilter("ignore")
-            if self._batched:
-                theta = self.posterior.sample_batched((n,), x=given, **how)
+            if self.rows > 1:
+                theta = self.posterior.sample_batched((n,), x=x, **options)
                 return theta.reshape(n, len(x), -1).swapaxes(0, 1)  # type: ignore[no-any-return]
-            each = [self.posterior.sample((n,), x=at[None], **how) for at in given]
+            each = [self.posterior.sample((n,), x=row[None], **options) for row in x]
         return torch.stack(each).reshape(len(x), n, -1)
 
-    def _how(self, n: int) -> dict[str, Any]:
+    def _options(self, n: int) -> dict[str, Any]:
+        """Arguments of sbi's methods for n draws."""
         # Draws with weights are none of q: they are resampled.
         weighted = isinstance(self.posterior, ImportanceSamplingPosterior)
         return {"show_progress_bars": False} | ({"method": "sir"} if weighted else {})
-
-    @property
-    def _batched(self) -> bool:
-        """Whether sbi draws at many x in one call."""
-        q = self.posterior
-        # Before 0.27 vector fields were not composed.
-        if isinstance(q, VectorFieldPosterior):
-            return not getattr(q.vector_field_estimator, "compose_enabled", False)
-        # Subclasses draw otherwise in sample, but not all of them in sample_batched: NPE-A
-        # corrects its mixture in sample alone.
-        return type(q) is DirectPosterior
-
-    @property
-    def rows(self) -> int:
-        """Observations at which draws are made in one call."""
-        return 100 if self._batched else 1
-
-    @cached_property
-    def truncated(self) -> bool:
-        """Whether draws outside of the prior are left out, and the prior has an outside."""
-        if self.network is None:
-            return False
-        corners = FAR * cpu.tensor([[-1.0], [1.0]]).expand(-1, self.network.m)
-        return not bool(within_support(self.posterior.prior, corners).all())
 
     @property
     def flow(self) -> Flow | None:
@@ -194,8 +82,8 @@ class SbiPosterior(Posterior):
     @property
     def coordinates(self) -> Coordinates | None:
         """Latents of the network, if some of its draws are left out."""
-        known = self.network is not None and self.network.flow is not None and self.truncated
-        return self.network.theta_to_base if known and self.network else None
+        flow = self.network.flow if self.network is not None and self.truncated else None
+        return None if flow is None else flow.theta_to_base
 
     @property
     def log_density(self) -> LogDensity | None:
@@ -211,8 +99,7 @@ class SbiPosterior(Posterior):
         """How much of the network lies outside of the prior."""
         if self.network is None or not self.truncated:
             return ()
-        with torch.no_grad():
-            theta = self.network.sample_batched(x[:LEAK_ROWS], LEAK_DRAWS).flatten(0, 1)
+        theta = self.network.sample_batched(x[:LEAK_ROWS], LEAK_DRAWS).flatten(0, 1)
         outside = 1 - float(within_support(self.posterior.prior, theta).double().mean())
         return (
             f"q is truncated: about {100 * outside:.1f} % of the network's own draws lie outside "
@@ -224,21 +111,11 @@ class SbiPosterior(Posterior):
 class Chains(SbiPosterior):
     """Markov chains of sbi: a chain for each draw, so that draws are independent."""
 
-    def _how(self, n: int) -> dict[str, Any]:
-        if not self._batched:
-            return {"show_progress_bars": False}
+    def _options(self, n: int) -> dict[str, Any]:
         # One step of each chain is kept, or the posterior's own thinning where chains are too few.
         thin = {"thin": 1} if n <= CHAINS else {}
-        return {"show_progress_bars": False, "num_chains": min(n, CHAINS), **thin}
-
-    @property
-    def _batched(self) -> bool:
-        return self.posterior.method == "slice_np_vectorized"  # type: ignore[no-any-return]
-
-    @property
-    def rows(self) -> int:
-        """Observations at which chains run together."""
-        return CHAINS_ROWS if self._batched else 1
+        together = {"num_chains": min(n, CHAINS), **thin} if self.rows > 1 else {}
+        return {"show_progress_bars": False, **together}
 
     def remarks(self, x: Tensor) -> tuple[str, ...]:
         """How many chains there are."""
@@ -274,43 +151,77 @@ class Ensemble(Posterior):
         return self.members[0].embed
 
     def remarks(self, x: Tensor) -> tuple[str, ...]:
-        """What is to be said of any member."""
-        said = (remark for member in self.members for remark in member.remarks(x))
-        return tuple(dict.fromkeys(said))
+        """The remarks of all members, each once."""
+        return tuple(dict.fromkeys(r for member in self.members for r in member.remarks(x)))
 
 
 def adapted(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterior | None:
     """A posterior or a density estimator of sbi."""
     if isinstance(posterior, ConditionalDensityEstimator):
-        return Estimator(posterior)
+        return _estimator(posterior)
     if isinstance(posterior, EnsemblePosterior):
         members = [adapted(member, x) for member in posterior.posteriors]
         return Ensemble([m for m in members if m is not None], posterior._weights)
     if isinstance(posterior, MCMCPosterior):
-        return Chains(posterior)
+        return Chains(posterior, CHAINS_ROWS if posterior.method == "slice_np_vectorized" else 1)
     if isinstance(posterior, VIPosterior):
-        return Estimator(_amortized(posterior))
-    if isinstance(posterior, NeuralPosterior):
-        return SbiPosterior(posterior, _network(posterior))
-    return None
+        return _amortized(posterior)
+    if isinstance(posterior, VectorFieldPosterior):
+        network = posterior.vector_field_estimator
+        # Before 0.27 vector fields were not composed.
+        rows = 1 if getattr(network, "compose_enabled", False) else 100
+        q = _vector_field(posterior) if posterior.sample_with == "ode" else None
+        return SbiPosterior(posterior, rows, q, q is not None and _has_outside(posterior, network))
+    # Subclasses draw otherwise in sample, but not all of them in sample_batched: NPE-A corrects
+    # its mixture in sample alone.
+    if type(posterior) is DirectPosterior:
+        network = posterior.posterior_estimator
+        truncated = _has_outside(posterior, network)
+        return SbiPosterior(posterior, 100, _estimator(network), truncated)
+    return SbiPosterior(posterior) if isinstance(posterior, NeuralPosterior) else None
 
 
-def _amortized(posterior: VIPosterior) -> ConditionalDensityEstimator:
+def _has_outside(posterior: NeuralPosterior, network: Any) -> bool:
+    """Whether draws of a network may lie outside of the prior."""
+    corners = FAR * cpu.tensor([[-1.0], [1.0]]).expand(-1, network.input_shape.numel())
+    return not bool(within_support(posterior.prior, corners).all())
+
+
+def _estimator(network: ConditionalDensityEstimator) -> Posterior:
+    """A density estimator, as the flow that it is if it is one."""
+    if isinstance(network, NFlowsFlow):
+        return nflow(network.net)
+    if isinstance(network, SbiZukoFlow):
+        return ZukoFlow(network.net, network.embedding_net)
+    return NetworkPosterior(
+        network,
+        draw=lambda x, n: network.sample(torch.Size((n,)), condition=x).swapaxes(0, 1),
+        log_prob=lambda theta, x: network.log_prob(theta[None], condition=x)[0],
+        summary=network.embedding_net,
+    )
+
+
+def _vector_field(posterior: VectorFieldPosterior) -> Posterior:
+    """Flow matching and score matching of sbi, by their ordinary differential equation."""
+    network, at = posterior.vector_field_estimator, posterior.potential_fn.neural_ode
+    mean, scale = network.mean_base.flatten(), network.std_base.flatten()
+    return NetworkPosterior(
+        network,
+        draw=lambda x, n: at(x).sample(torch.Size((n,))).swapaxes(0, 1),
+        log_prob=lambda theta, x: at(x).log_prob(theta),
+        to_base=lambda theta, x: (at(x).transform(theta) - mean) / scale,
+        base=StandardNormal(network.input_shape.numel()),
+        summary=network.embedding_net,
+    )
+
+
+def _amortized(posterior: VIPosterior) -> Posterior:
     """The flow of a variational posterior, none of whose draws are left out; refuses one x."""
     if getattr(posterior, "_mode", None) == "amortized":
-        return posterior._amortized_q
+        return _estimator(posterior._amortized_q)
     raise TypeError(
         "posterior: expected one that can be drawn from at every x; got a VIPosterior of sbi, "
         "which is trained at a single one. Train it with posterior.train_amortized(theta, x), or "
         "give a function of x and n that trains it at x: lambda x, n: posterior.train(x[None], "
         "retrain_from_scratch=True).sample((n,), x=x[None])."
     )
-
-
-def _network(posterior: NeuralPosterior) -> Estimator | VectorField | None:
-    """The network whose draws sbi truncates, if it is known."""
-    if type(posterior) is DirectPosterior:
-        return Estimator(posterior.posterior_estimator)
-    if isinstance(posterior, VectorFieldPosterior) and posterior.sample_with == "ode":
-        return VectorField(posterior)
-    return None

@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from .._support.inputs import extra
-from ..data.posterior import Base, Embed, Posterior, as_base, as_posterior
+from ..data.posterior import Base, Posterior, as_base, as_posterior
 from ..data.tables import Layout
-from .networks import NetworkFlow, embedding, inputs
+from .networks import NetworkPosterior, inputs
 
 with extra("zuko"):
     import zuko
 
 
-class ZukoFlow(NetworkFlow):
+class ZukoFlow(NetworkPosterior):
     """A trained zuko flow over m parameters, conditioned on observations (..., d).
 
     Its samples are not truncated to any prior: the q under test is the flow itself.
@@ -32,37 +32,26 @@ class ZukoFlow(NetworkFlow):
     """
 
     def __init__(self, network: zuko.lazy.Flow, summary: nn.Module | None = None) -> None:
-        self.network, self.summary = network, summary
+        super().__init__(
+            network,
+            draw=lambda x, n: self._at(x).sample((n,)).swapaxes(0, 1),
+            log_prob=lambda theta, x: self._at(x).log_prob(theta),
+            to_base=lambda theta, x: self._at(x).transform(theta),
+            summary=summary,
+        )
+
+    @torch.no_grad()
+    def _at(self, x: Tensor) -> Any:
+        """The flow at observations (n, ...)."""
+        if self.summary is not None:
+            x = self.summary(*inputs(self.summary, x))
+        return self.network(*inputs(self.network, x))
 
     @property
     def base(self) -> Base:
-        """The distribution of latents if q is right."""
-        base = self.network.base()
+        """The distribution of latents if q is right; it may have been trained since."""
+        base: Any = self.network.base()  # type: ignore[operator]
         return as_base(base, base.event_shape.numel())
-
-    @property
-    def embed(self) -> Embed | None:
-        """The summary network."""
-        return embedding(self.summary)
-
-    def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Maps parameters (n, m) at observations (n, ...) to latents (n, m)."""
-        return self._given(x).transform(*inputs(self.network, theta))  # type: ignore[no-any-return]
-
-    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
-        """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
-        return self._given(x).log_prob(*inputs(self.network, theta))  # type: ignore[no-any-return]
-
-    @torch.no_grad()
-    def sample_batched(self, x: Tensor, n: int) -> Tensor:
-        """Returns n draws (b, n, m) at each of b observations (b, ...)."""
-        return self._given(x).sample((n,)).swapaxes(0, 1)  # type: ignore[no-any-return]
-
-    def _given(self, x: Tensor) -> Any:
-        if self.summary is not None:
-            x = self.summary(*inputs(self.summary, x))
-        with torch.no_grad():
-            return self.network(*inputs(self.network, x))
 
 
 def adapted(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterior | None:

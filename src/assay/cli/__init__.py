@@ -25,7 +25,7 @@ try:
 except ModuleNotFoundError:
     sys.exit("The command line needs typer: pip install 'assay[cli]'")
 
-from .terminal import echo, say
+from .terminal import echo
 
 CODES = """\
 Exit codes: 0 done; 1 rejected, with --fail-on-reject; 2 bad input, or a file that cannot be
@@ -99,34 +99,32 @@ app = typer.Typer(
 
 
 @contextmanager
-def _complaining() -> Iterator[None]:
-    """Bad input is one line and exit code 2; what assay did not expect is told, and 3."""
+def _exit_codes() -> Iterator[None]:
+    """Bad input is one line and exit code 2; what assay did not expect is a traceback, and 3."""
     try:
         yield
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except Exception as error:
-        if not _of_input(error):
+        message, code = str(error), 2
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            message = f"needs {error.name}: pip install 'assay[demo,report]'"
+        if not _is_of_input(error):
             echo(traceback.format_exc(), err=True)
-            _fail(f"this is an error of assay; please report it: {error!r}", 3)
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        _fail(f"needs {missing}: pip install 'assay[demo,report]'" if missing else f"{error}", 2)
+            message, code = f"this is an error of assay; please report it: {error!r}", 3
+        echo(f"assay: {' '.join(message.split())}", err=True)
+        raise typer.Exit(code) from None
 
 
-def _of_input(error: Exception) -> bool:
-    """Whether an error tells of what was given, or of the machine, and not of this library."""
+def _is_of_input(error: Exception) -> bool:
+    """Whether an error is one of what was given, or of the machine, and not of this library."""
     if isinstance(error, ImportError):
         return (error.name or "").split(".")[0] != "assay"
     refused = isinstance(error, ValueError | TypeError) and "expected" in str(error)
     return refused or isinstance(error, OSError)
 
 
-def _fail(message: str, code: int) -> None:
-    echo(f"assay: {' '.join(message.split())}", err=True)
-    raise typer.Exit(code)
-
-
-def _version(asked: bool) -> None:  # noqa: FBT001
+def _print_version(asked: bool) -> None:  # noqa: FBT001
     if asked:
         typer.echo(__version__)
         raise typer.Exit
@@ -136,7 +134,9 @@ def _version(asked: bool) -> None:  # noqa: FBT001
 def _options(
     version: Annotated[  # noqa: FBT002
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     pass
@@ -152,6 +152,9 @@ Json = Annotated[
         "--json", metavar="FILE", help="Write all numbers here as JSON; - is the terminal."
     ),
 ]
+OBSERVATIONS = """\
+Observations, a file or a folder; may be given more than once. Those in CALIBRATION if there is
+none."""
 
 
 @app.command("check", no_args_is_help=True, help=CHECK, short_help=CHECK.splitlines()[0])
@@ -160,14 +163,7 @@ def _check(
         Path, typer.Argument(metavar="CALIBRATION", help="The calibration, a file or a folder.")
     ],
     observation: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--observation",
-            "-o",
-            metavar="OBS",
-            help="Observations, a file or a folder; may be given more than once. Those in "
-            "CALIBRATION if there is none.",
-        ),
+        list[Path] | None, typer.Option("--observation", "-o", metavar="OBS", help=OBSERVATIONS)
     ] = None,
     report: Report = None,
     json_: Json = None,
@@ -191,8 +187,8 @@ def _check(
     ] = False,
 ) -> None:
     """Tests a posterior at observations."""
-    with _complaining():
-        _writable(report, json_, save, calibration, *(observation or ()))
+    with _exit_codes():
+        _check_outputs(report, json_, save, {calibration, *(observation or ())})
         from ..check import check
         from .files import read
 
@@ -210,7 +206,10 @@ def _check(
             seed=seed,
             **options,
         )
-        _leave(_with_command(result), report, json_, save)
+        # The result keeps the command that makes it again.
+        call = shlex.join([Path(sys.argv[0]).name or "assay", *sys.argv[1:]])
+        result = replace(result, settings={**result.settings, "call": call})
+        _write(result, report, json_, save)
     if fail_on_reject and "rejected" in result.verdicts:
         raise typer.Exit(1)
 
@@ -224,8 +223,8 @@ def _show(
     json_: Json = None,
 ) -> None:
     """Show a saved result again, or make its report."""
-    with _complaining():
-        _writable(report, json_, None, result)
+    with _exit_codes():
+        _check_outputs(report, json_, None, {result})
         from ..check import Check
         from ..io import load
 
@@ -233,14 +232,14 @@ def _show(
             raise FileNotFoundError(f"{result}: expected a file; there is none.")
         saved = load(result)
         if isinstance(saved, Check):
-            _leave(saved, report, json_)
+            _write(saved, report, json_)
         elif report is not None or json_ is not None:
             raise TypeError(
                 f"{result}: expected a saved check for --report and --json; got a saved "
                 f"{type(saved).__name__}."
             )
         else:
-            say(repr(saved))
+            echo(repr(saved), colours=True)
 
 
 @app.command("template", short_help="Write example input files and the script that makes them.")
@@ -253,24 +252,25 @@ def _template(
     ] = False,
 ) -> None:
     """Write example input files, and the commented script that makes them."""
-    with _complaining():
-        names = ("make_inputs.py", "calibration.npz", "observation.npz")
-        there = [name for name in names if (folder / name).exists()]
+    with _exit_codes():
+        paths = [folder / n for n in ("make_inputs.py", "calibration.npz", "observation.npz")]
+        there = [path.name for path in paths if path.exists()]
         if there and not force:
             raise FileExistsError(
-                f"{folder}: expected no {' or '.join(names)} there; found {', '.join(there)}. Use "
-                "--force to write over them."
+                f"{folder}: expected no {' or '.join(path.name for path in paths)} there; found "
+                f"{', '.join(there)}. Use --force to write over them."
             )
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError(f"{folder}: expected a folder; it is a file.")
         folder.mkdir(parents=True, exist_ok=True)
         text = resources.files(__package__).joinpath("template.txt").read_text(encoding="utf-8")
-        (folder / names[0]).write_text(text, encoding="utf-8")
-        runpy.run_path(str(folder / names[0]), run_name="__main__")
-        for name in names:
-            echo(f"wrote {folder / name}")
-        paths = " --observation ".join(str(folder / name) for name in names[1:])
-        echo(f"\nNext: assay check {paths} --report {folder / 'report.html'}")
+        script, calibration, observation = paths
+        script.write_text(text, encoding="utf-8")
+        runpy.run_path(str(script), run_name="__main__")
+        for path in paths:
+            echo(f"wrote {path}")
+        report = folder / "report.html"
+        echo(f"\nNext: assay check {calibration} --observation {observation} --report {report}")
 
 
 @app.command("demo", short_help="See a flow tested where it is right and where it is wrong.")
@@ -284,20 +284,20 @@ def _demo(
 
     Takes about a minute on two cores, and ends with a report.
     """
-    with _complaining():
+    with _exit_codes():
         out.mkdir(parents=True, exist_ok=True)
-        from .demo import demo
+        from .demo import TRUE, demo, save
 
         result = demo(seed=seed)
-        written = result.save(out)
-        say(f"{result}\n")
+        written = save(result, out)
+        echo(f"{result}\n\n{TRUE}\n", colours=True)
         for path in written:
             echo(f"wrote {path}")
         echo(f"\nOpen {(out / 'report.html').resolve().as_uri()}")
 
 
-def _leave(result: Any, report: Path | None, json_: Path | None, save: Path | None = None) -> None:
-    """Writes what was asked for, and then prints a check: whoever reads it may go away."""
+def _write(result: Any, report: Path | None, json_: Path | None, save: Path | None = None) -> None:
+    """Writes what was asked for, and prints a check last, since a reader of a pipe may be gone."""
     from .._support.files import atomic_write
 
     text = "" if json_ is None else json.dumps(result.record, indent=1, ensure_ascii=False)
@@ -309,19 +309,23 @@ def _leave(result: Any, report: Path | None, json_: Path | None, save: Path | No
         result.report(report)
     if save is not None:
         result.save(save)
-    if plain:
-        echo(text)
-    else:
-        say(result.text())
+    echo(text if plain else result.text(), colours=not plain)
     for path in (json_, report, save):
         if path is not None and str(path) != "-":
             echo(f"wrote {path}", err=plain)
 
 
-def _writable(report: Path | None, json_: Path | None, save: Path | None, *read: Path) -> None:
-    """Complains of files that cannot be written, or must not be, before any work is done."""
-    given = [path for path in (report, json_, save) if path is not None]
-    files = [path for path in given if path is not json_ or str(path) != "-"]
+def _check_outputs(
+    report: Path | None, json_: Path | None, save: Path | None, read: set[Path]
+) -> None:
+    """Refuses files that cannot be written, or must not be, before any work is done."""
+    printed = json_ is not None and str(json_) == "-"
+    given = (report, None if printed else json_, save)
+    files = [path for path in given if path is not None]
+    for path in files:
+        if path.is_dir():
+            raise IsADirectoryError(f"{path}: expected a file to write; it is a folder.")
+    # Devices and pipes are written to as they are.
     paths = [path.resolve() for path in files if path.is_file() or not path.exists()]
     for path in paths:
         if path.name == "-":
@@ -332,17 +336,8 @@ def _writable(report: Path | None, json_: Path | None, save: Path | None, *read:
             raise PermissionError(f"{path}: expected a folder that can be written.")
         if path in {one.resolve() for one in read}:
             raise ValueError(f"{path}: expected another file than one that is read.")
-    for path in files:
-        if path.is_dir():
-            raise IsADirectoryError(f"{path}: expected a file to write; it is a folder.")
     if len(set(paths)) < len(paths):
         raise ValueError("--report, --json, --save: expected different files; got one twice.")
-
-
-def _with_command(result: Any) -> Any:
-    """The same check with the command that makes it again."""
-    words = [Path(sys.argv[0]).name or "assay", *sys.argv[1:]]
-    return replace(result, settings={**result.settings, "call": shlex.join(words)})
 
 
 def main() -> None:

@@ -13,8 +13,9 @@ Names of sbi and sbibm are understood as well (`ALIASES`), and so are sbi's draw
 files there are.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import torch
 
 from ..data.calibration import Calibration, Draws
 from ..io import line, load
-from .formats import NAMES_OF, read_arrays
+from .formats import read_arrays
 
 # What others call these arrays. Draws of the posterior are those at x_o where there is no x.
 ALIASES = {
@@ -51,25 +52,51 @@ class Inputs:
 
 @dataclass(frozen=True, eq=False)
 class File:
-    """The arrays of a file, by this library's names, and what is to be said of them."""
+    """The arrays of a file, by this library's names."""
 
     path: Path
     arrays: dict[str, Any]
-    called: dict[str, str] = field(default_factory=dict)  # other names that they have in the file
-    left: Sequence[str] = ()
+    columns: dict[str, tuple[str, ...]]  # names of their columns, where these are known
+    called: dict[str, str]  # the names that they have in the file, where these are others
+    left: Sequence[str]  # arrays that are left alone
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the parameters, if there are any."""
+        return _texts(self.arrays["names"]) if "names" in self.arrays else None
+
+    def sort_parameters(self, name: str, names: tuple[str, ...] | None) -> None:
+        """Puts the parameters of draws into the order of their names, where both are known."""
+        own = self.columns.get(name)
+        if own is None or names is None or own == names:
+            return
+        if sorted(own) != sorted(names):
+            raise ValueError(
+                f"{self.path}: expected {name} with parameters {', '.join(names)}; got "
+                f"{', '.join(own)}."
+            )
+        self.arrays[name] = self.arrays[name][..., [own.index(n) for n in names]]
 
     @property
     def found(self) -> str:
         """What was found, in one line."""
         if "assay" in self.arrays:
             return f"{self.path.name}: what assay.save wrote"
-        said = [self._said(name) for name in (*ALIASES, "names", "labels") if name in self.arrays]
+        known = [name for name in (*ALIASES, "names", "labels") if name in self.arrays]
+        words = {name: f"{old} as {name}" for name, old in self.called.items()}
+        each = [f"{words.get(name, name)} {np.shape(self.arrays[name])}" for name in known]
         left = f"; left alone: {', '.join(self.left)}" if self.left else ""
-        return f"{self.path.name}: {', '.join(said) or 'nothing known'}{left}"
+        return f"{self.path.name}: {', '.join(each) or 'nothing known'}{left}"
 
-    def _said(self, name: str) -> str:
-        called = f"{self.called[name]} as " if name in self.called else ""
-        return f"{called}{name} {tuple(np.shape(self.arrays[name]))}"
+    def check(self, wanted: Sequence[str], other: str) -> None:
+        """Refuses a file that lacks some of the arrays."""
+        missing = [name for name in wanted if name not in self.arrays]
+        if missing:
+            raise ValueError(
+                f"{self.path}: expected arrays {', '.join(wanted)} ({other}); "
+                f"{', '.join(missing)} missing; found {self.found}. `assay template` writes "
+                "examples."
+            )
 
 
 def read(calibration: Path, observations: Sequence[Path] = ()) -> Inputs:
@@ -84,7 +111,7 @@ def read(calibration: Path, observations: Sequence[Path] = ()) -> Inputs:
         Calibration(n=100, m=3, k=None, x=(3,), space='latent')
     """
     file = _read(calibration)
-    samples = _calibration(file)
+    pairs = _calibration(file)
     others = [_read(path, at_x_o=True) for path in observations]
     files = others or ([file] if "x_o" in file.arrays else [])
     if not files:
@@ -93,83 +120,69 @@ def read(calibration: Path, observations: Sequence[Path] = ()) -> Inputs:
             "got neither."
         )
     for one in files:
-        _in_order(one, "theta_o", _names(file.arrays))
-    observed = [_observed(one, samples) for one in files]
-    labels = tuple(label for _, some in observed for label in some)
+        one.sort_parameters("theta_o", file.names)
+    each = [_observed(one, pairs) for one in files]
+    parts = (_labels(one, len(draws.x)) for one, draws in zip(files, each, strict=True))
+    labels = tuple(label for part in parts for label in part)
     if len(set(labels)) < len(labels):
         labels = tuple(f"{label} ({i})" for i, label in enumerate(labels))
-    draws = _joined([draws for draws, _ in observed], [one.path for one in files])
-    found = "found " + "; ".join(one.found for one in (file, *others))
-    return Inputs(samples, draws, _names(file.arrays), labels, found)
+    if len({draws.n for draws in each}) > 1:
+        counts = (f"{one.path.name} {d.n}" for one, d in zip(files, each, strict=True))
+        raise ValueError(f"theta_o: expected as many draws at every x_o; got {', '.join(counts)}.")
+    thetas = [draws.theta for draws in each if draws.theta is not None]
+    x_o = torch.cat([draws.x for draws in each])
+    draws = Draws(x_o, torch.cat(thetas) if thetas else None, each[0].n)
+    found = "; ".join(one.found for one in (file, *others))
+    return Inputs(pairs, draws, file.names, labels, f"found {found}")
 
 
 def _read(path: Path, *, at_x_o: bool = False) -> File:
     """A file by this library's names; one of observations has draws at x_o alone."""
-    arrays, left = read_arrays(path, lambda name: name.removeprefix(NAMES_OF) in KNOWN)
+    arrays, columns, left = read_arrays(path, KNOWN.__contains__)
     called: dict[str, str] = {}
+
+    def rename(old: str, new: str) -> None:
+        called[new] = called.pop(old, old)
+        arrays[new] = arrays.pop(old)
+        if old in columns:
+            columns[new] = columns.pop(old)
+
     for name, others in ALIASES.items():
         there = [other for other in others if other in arrays]
         if len(there) > 1 and name not in arrays:
             raise ValueError(f"{path}: expected one of {', '.join(there)} for {name}; got both.")
         if there and name not in arrays:
-            called[name] = _moved(arrays, there[0], name)
-    for name, there_too in AT_X_O.items() if at_x_o and "theta" not in arrays else ():
-        if name in arrays and there_too not in arrays:
-            called[there_too] = called.pop(name, _moved(arrays, name, there_too))
-    if f"{NAMES_OF}theta" in arrays:
-        arrays.setdefault("names", arrays[f"{NAMES_OF}theta"])
-    left = [name for name in left if not name.startswith(NAMES_OF)]
-    file = File(path, _reshaped(arrays), called, left)
-    _in_order(file, "theta_q", _names(arrays))
+            rename(there[0], name)
+    for name, new in AT_X_O.items() if at_x_o and "theta" not in arrays else ():
+        if name in arrays and new not in arrays:
+            rename(name, new)
+    if "theta" in columns:
+        arrays.setdefault("names", np.array(columns["theta"]))
+    _shape_draws(arrays, "theta_q", ("theta", "x"))
+    _shape_draws(arrays, "theta_o", ("x_o",))
+    file = File(path, arrays, columns, called, left)
+    file.sort_parameters("theta_q", file.names)
     return file
 
 
-def _moved(arrays: dict[str, Any], old: str, new: str) -> str:
-    """Gives an array, and the names of its columns, another name; returns the old one."""
-    for before in ("", NAMES_OF):
-        if f"{before}{old}" in arrays:
-            arrays[f"{before}{new}"] = arrays.pop(f"{before}{old}")
-    return old
-
-
-def _in_order(file: File, name: str, names: tuple[str, ...] | None) -> None:
-    """Puts the parameters of draws into the order of their names, where both are known."""
-    own = [str(n) for n in file.arrays.get(f"{NAMES_OF}{name}", ())]
-    if not own or names is None or own == [*names]:
-        return
-    if sorted(own) != sorted(names):
-        raise ValueError(
-            f"{file.path}: expected {name} with parameters {', '.join(names)}; got "
-            f"{', '.join(own)}."
-        )
-    file.arrays[name] = file.arrays[name][..., [own.index(n) for n in names]]
-
-
-def _reshaped(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Draws as this library has them: with sets or observations first, and rows put together."""
-    arrays |= _grouped(arrays, ("theta", "x"), "theta_q") | _grouped(arrays, ("x_o",), "theta_o")
-    for name, beside, few in (("theta_q", "theta", len), ("theta_o", "x_o", lambda _: 1)):
-        draws: Any = arrays.get(name)
-        other: Any = arrays.get(beside)
+def _shape_draws(arrays: dict[str, Any], name: str, beside: tuple[str, ...]) -> None:
+    """Gives draws an axis of their own, behind that of simulations or observations."""
+    parts = [arrays[n] for n in (*beside, name) if n in arrays and np.ndim(arrays[n]) == 2]
+    if len(parts) > len(beside) and len({len(part) for part in parts}) == 1:
+        # Rows of a table that differ in their draw alone are joined.
+        *others, draws = parts
+        new = np.any([(part[1:] != part[:-1]).any(1) for part in others], 0)
+        starts = np.flatnonzero(np.concatenate([[True], new]))
+        sizes = set(np.diff([*starts, len(draws)]).tolist())
+        if len(sizes) == 1 and sizes != {1}:
+            arrays |= {n: part[starts] for n, part in zip(beside, others, strict=True)}
+            arrays[name] = draws.reshape(len(starts), *sizes, -1)
+    draws, other = arrays.get(name, ()), arrays.get(beside[0], 0.0)
+    if np.ndim(draws) == 3 and np.ndim(other):
+        count = len(other) if name == "theta_q" else 1
         # sbi puts draws before observations.
-        if np.ndim(draws) == 3 and np.ndim(other) and len(draws) != few(other) == draws.shape[1]:
+        if len(draws) != count == draws.shape[1]:
             arrays[name] = draws.swapaxes(0, 1)
-    return arrays
-
-
-def _grouped(arrays: dict[str, Any], same: tuple[str, ...], name: str) -> dict[str, Any]:
-    """Rows of a table that differ in their draw alone, as one with several draws."""
-    parts = [arrays[n] for n in (*same, name) if n in arrays and np.ndim(arrays[n]) == 2]
-    if len(parts) <= len(same) or len({len(part) for part in parts}) > 1:
-        return {}
-    *others, draws = parts
-    new = np.any([(part[1:] != part[:-1]).any(1) for part in others], 0)
-    starts = np.flatnonzero(np.concatenate([[True], new]))
-    sizes = set(np.diff([*starts, len(draws)]).tolist())
-    if sizes == {1} or len(sizes) > 1:
-        return {}
-    grouped = {n: part[starts] for n, part in zip(same, others, strict=True)}
-    return grouped | {name: draws.reshape(len(starts), *sizes, -1)}
 
 
 def _calibration(file: File) -> Calibration:
@@ -182,26 +195,16 @@ def _calibration(file: File) -> Calibration:
                 "Use assay show for results."
             )
         return saved
-    wanted = ("z", "x") if "z" in arrays and "theta" not in arrays else ("theta", "x", "theta_q")
-    _check_names(file, wanted, "or z and x for latents")
-    try:
-        parts = [arrays[name] for name in wanted]
-        return Calibration.from_base(*parts) if len(parts) == 2 else Calibration(*parts)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {line(error)}") from error
+    latent = "z" in arrays and "theta" not in arrays
+    wanted = ("z", "x") if latent else ("theta", "x", "theta_q")
+    file.check(wanted, "or z and x for latents")
+    parts = [arrays[name] for name in wanted]
+    with _naming(path):
+        return Calibration.from_base(*parts) if latent else Calibration(*parts)
 
 
-def _check_names(file: File, wanted: Sequence[str], other: str) -> None:
-    missing = [name for name in wanted if name not in file.arrays]
-    if missing:
-        raise ValueError(
-            f"{file.path}: expected arrays {', '.join(wanted)} ({other}); {', '.join(missing)} "
-            f"missing; found {file.found}. `assay template` writes examples."
-        )
-
-
-def _observed(file: File, calibration: Calibration) -> tuple[Draws, tuple[str, ...]]:
-    """Observations of one file, with a leading axis, and their labels."""
+def _observed(file: File, calibration: Calibration) -> Draws:
+    """Observations of one file, with a leading axis."""
     path, arrays = file.path, file.arrays
     if "assay" in arrays:
         draws = load(path)
@@ -210,46 +213,39 @@ def _observed(file: File, calibration: Calibration) -> tuple[Draws, tuple[str, .
     else:
         latent = calibration.base is not None
         wanted = ("x_o",) if latent else ("x_o", "theta_o")
-        _check_names(file, wanted, "x_o alone for latents")
-        try:
-            draws = Draws(arrays["x_o"], None if latent else arrays["theta_o"])
-        except (TypeError, ValueError) as error:
-            name, colon, rest = line(error).partition(":")
-            named = f"{name}_o" if name in ("x", "theta") else name
-            raise ValueError(f"{path}: {named}{colon}{rest}") from error
-    try:
+        file.check(wanted, "x_o alone for latents")
+        with _naming(path, {"x": "x_o", "theta": "theta_o"}):
+            draws = Draws(*(arrays[name] for name in wanted))
+    with _naming(path):
         observation = calibration.observation(draws)
         draws = draws.many(observation) if len(observation.x) == 1 else draws
         calibration.observe(draws)
-    except ValueError as error:
-        raise ValueError(f"{path}: {line(error)}") from error
-    return draws, _labels(path, arrays, len(draws.x))
+    return draws
 
 
-def _labels(path: Path, arrays: dict[str, Any], count: int) -> tuple[str, ...]:
-    if "labels" not in arrays:
-        return (path.stem,) if count == 1 else tuple(f"{path.stem}[{i}]" for i in range(count))
-    labels = _texts(arrays["labels"])
+@contextmanager
+def _naming(path: Path, names: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Errors name the file, and its arrays as they are called there."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        name, colon, rest = line(error).partition(":")
+        raise ValueError(f"{path}: {(names or {}).get(name, name)}{colon}{rest}") from error
+
+
+def _labels(file: File, count: int) -> tuple[str, ...]:
+    stem = file.path.stem
+    if "labels" not in file.arrays:
+        return (stem,) if count == 1 else tuple(f"{stem}[{i}]" for i in range(count))
+    labels = _texts(file.arrays["labels"])
     if len(labels) != count:
-        raise ValueError(f"{path}: expected {count} labels, one for each x_o; got {len(labels)}.")
+        raise ValueError(
+            f"{file.path}: expected {count} labels, one for each x_o; got {len(labels)}."
+        )
     return labels
-
-
-def _names(arrays: dict[str, Any]) -> tuple[str, ...] | None:
-    return _texts(arrays["names"]) if "names" in arrays else None
 
 
 def _texts(given: Any) -> tuple[str, ...]:
     """Words, which some writers keep as bytes."""
     each = np.atleast_1d(given)
     return tuple(t.decode(errors="replace") if isinstance(t, bytes) else str(t) for t in each)
-
-
-def _joined(parts: list[Draws], files: Sequence[Path]) -> Draws:
-    """Observations of all files, one behind the other."""
-    if len({draws.n for draws in parts}) > 1:
-        counts = ", ".join(f"{path.name} {d.n}" for path, d in zip(files, parts, strict=True))
-        raise ValueError(f"theta_o: expected as many draws at every x_o; got {counts}.")
-    x = torch.cat([draws.x for draws in parts])
-    thetas = [draws.theta for draws in parts if draws.theta is not None]
-    return Draws(x, torch.cat(thetas) if thetas else None, parts[0].n)

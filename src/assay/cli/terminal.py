@@ -3,7 +3,6 @@
 import os
 import re
 import sys
-from typing import TextIO
 
 import typer
 
@@ -17,27 +16,21 @@ MARKS = {
 WORDS = "|".join(MARKS)
 
 
-def say(text: str) -> None:
-    """Prints; with colours where the output is a terminal and nobody objects."""
-    text = _printable(text)
-    _print(marked(text) if colourful() else text, sys.stdout)
+def echo(text: str, *, err: bool = False, colours: bool = False) -> None:
+    """Prints in whatever encoding there is; nothing where nobody reads, or reads any more.
 
-
-def echo(text: str, *, err: bool = False) -> None:
-    """Prints as it is, to the terminal or to where errors are printed."""
-    _print(_printable(text), sys.stderr if err else sys.stdout)
-
-
-def _printable(text: str) -> str:
+    Verdicts get colours, if asked for, where the output is a terminal and nobody objects.
+    """
     from .._support.inputs import printable  # with torch, which --help does without
 
-    return printable(text)
-
-
-def _print(text: str, stream: TextIO | None) -> None:
-    """Prints in whatever encoding there is; nothing where nobody reads, or reads any more."""
+    stream = sys.stderr if err else sys.stdout
     if stream is None:
         return
+    text = printable(text)
+    # See https://no-color.org.
+    unwanted = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if colours and _is_terminal() and not unwanted:
+        text = marked(text)
     known = text.encode(stream.encoding, "backslashreplace").decode(stream.encoding)
     try:
         stream.write(f"{known}\n")
@@ -47,14 +40,8 @@ def _print(text: str, stream: TextIO | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def colourful() -> bool:
-    """Whether colours are welcome, see https://no-color.org."""
-    unwanted = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return _is_terminal() and not unwanted
-
-
 def _is_terminal() -> bool:
-    return sys.stdout is not None and sys.stdout.isatty()
+    return sys.stdout.isatty()
 
 
 def marked(text: str) -> str:
@@ -66,17 +53,16 @@ def marked(text: str) -> str:
         >>> marked("x_o: passed. Near it.\n\nx_o   passed  0.5")
         'x_o: \x1b[32m\x1b[1mpassed\x1b[0m. Near it.\n\nx_o \x1b[32m✓ passed\x1b[0m  0.5'
     """
+
+    def word(match: re.Match[str]) -> str:
+        return typer.style(match[1], fg=MARKS[match[1]][1], bold=True)
+
+    def cell(match: re.Match[str]) -> str:
+        symbol, colour = MARKS[match[2]]
+        return match[1] + typer.style(f"{symbol} {match[2]}", fg=colour)
+
     first, newline, rest = text.partition("\n")
-    first = re.sub(rf"(?<= )({WORDS})(?=[,. ]|$)", lambda m: _styled(m[1], m[1], bold=True), first)
+    first = re.sub(rf"(?<= )({WORDS})(?=[,. ]|$)", word, first)
     # Two blanks on both sides are between columns; sentences have single ones.
-    rest = re.sub(rf"(?m)(?<=\S)(\s*)  ({WORDS})(?=  |$)", _cell, rest)
+    rest = re.sub(rf"(?m)(?<=\S)(\s*)  ({WORDS})(?=  |$)", cell, rest)
     return f"{first}{newline}{rest}"
-
-
-def _cell(match: re.Match[str]) -> str:
-    blanks, word = match.groups()
-    return blanks + _styled(word, f"{MARKS[word][0]} {word}")
-
-
-def _styled(word: str, text: str, *, bold: bool = False) -> str:
-    return typer.style(text, fg=MARKS[word][1], bold=bold or None)

@@ -2,21 +2,19 @@ r"""sbi's ``LC2ST`` and ``LC2ST_NF``, trained here: a script changes one import.
 
     from assay.compat.sbi import LC2ST, LC2ST_NF  # in place of sbi.diagnostics
 
-The classes are those of sbi 0.27 or later, and inherit their constructors, states, errors and
-warnings; a script that asks for them has sbi. What is different:
+The classes inherit constructors, states, errors and warnings of sbi 0.27 or later. Different are:
 
-- **Networks** of the default classifier have sbi's widths, but all nulls are trained in one stack
-  (:class:`assay.MLP`), with weight decay in place of early stopping. They always see scaled
-  inputs, whatever `z_score` says. Keywords of the classifier other than `hidden_layer_sizes` and
-  `random_state`, and any other classifier, are fitted as sbi does it, once for each null.
+- **Networks** of the default classifier have sbi's widths and scaled inputs, but all nulls are
+  trained in one stack (:class:`assay.MLP`), with weight decay in place of early stopping. With
+  keywords other than `hidden_layer_sizes` and `random_state`, and for any other classifier, sbi
+  fits one for each null.
 - **Nulls** exchange the two parameters of a pair (:class:`assay.Exchange`), where sbi permutes all
   rows and so takes them from their x. In latent space all draws are those of the base
-  (:class:`assay.KnownBase`): `posterior_samples` are kept, and not looked at.
+  (:class:`assay.KnownBase`): `posterior_samples` are kept, and not used.
 - **P-values** are exact, :math:`(1 + \#\{T_h \ge T\}) / (1 + H)`, never zero, and a test rejects
-  at :math:`p \le \alpha`. With H = 100 the smallest is 1/101; fewer than 19 nulls never reject at
-  0.05.
+  at :math:`p \le \alpha`. Fewer than 19 nulls never reject at 0.05.
 - **Randomness** is `seed` alone, or the `random_state` of the classifier. No global generator is
-  changed. P-values are exact if data and nulls are trained with the same one: another seed for
+  changed. P-values are exact if data and nulls have the same one: another seed for
   ``train_on_observed_data`` belongs before ``train_under_null_hypothesis``.
 
 Reference: Linhart, Gramfort and Rodrigues 2023, *L-C2ST: Local Diagnostics for Posterior
@@ -46,7 +44,7 @@ with extra("sbi", least="0.27"):
 __all__ = ["LC2ST", "LC2ST_NF", "LC2STScores", "LC2STState"]
 
 Sets = LabelCopies | BaseCopies
-# Classifiers for which a stack of networks stands in, and keywords that both of them have.
+# Classifiers that a stack of networks replaces, and keywords that both of them have.
 NETWORKS = (theirs.MLPClassifier, theirs.NeuralNetBinaryClassifier)
 WIDTHS = ("hidden_layer_sizes", "module__hidden_layer_sizes")
 SHARED = {*WIDTHS, "random_state"}
@@ -65,15 +63,15 @@ class Network:
     m: int  # how many of the columns are parameters
 
     def predict_proba(self, rows: Any) -> np.ndarray:
-        """Probabilities (s, 2) of the posterior and of the truth, at rows (s, m + d)."""
+        """Probabilities (s, 2) of a draw of q and of a true parameter, at rows (s, m + d)."""
         table = torch.as_tensor(rows, device=self.stack.weights.device)
         scores = self.stack.at_rows(table[:, : self.m], table[:, self.m :])[0]
-        truth = scores.double().cpu().numpy()
-        return np.stack([1 - truth, truth], 1)
+        probabilities = scores.double().cpu().numpy()
+        return np.stack([1 - probabilities, probabilities], 1)
 
 
 class LC2ST(theirs.LC2ST):  # type: ignore[misc]
-    """The local classifier two-sample test as sbi has it; the module says what is different.
+    """The local classifier two-sample test as sbi has it; the module lists differences.
 
     Example:
         >>> theta, noise, z = torch.randn(3, 200, 1, generator=torch.Generator().manual_seed(0))
@@ -104,7 +102,7 @@ class LC2ST(theirs.LC2ST):  # type: ignore[misc]
     def p_value(self, theta_o: Tensor, x_o: Tensor) -> float:
         """The exact p-value at x_o (d,) or (1, d), with draws of the posterior there (s, m)."""
         if self.state is not LC2STState.READY:
-            return float(super().p_value(theta_o, x_o))  # it says what has not been trained
+            return float(super().p_value(theta_o, x_o))  # refuses, with what has not been trained
         observed = self.get_statistic_on_observed_data(theta_o=theta_o, x_o=x_o)
         null = self.get_statistics_under_null_hypothesis(theta_o=theta_o, x_o=x_o).scores
         return float((1 + np.sum(null >= observed)) / (1 + len(null)))
@@ -114,7 +112,7 @@ class LC2ST(theirs.LC2ST):  # type: ignore[misc]
         return bool(self.p_value(theta_o=theta_o, x_o=x_o) <= alpha)
 
     def _get_classifier_kwargs(self, given: dict[str, Any] | None, ndim: int) -> dict[str, Any]:
-        """Keywords of the classifier, and whether a stack of networks stands in for it."""
+        """Keywords of the classifier; finds out, too, whether a stack of networks replaces it."""
         self._stacked = self.clf_class in NETWORKS and {*(given or ())} <= SHARED
         return cast(dict[str, Any], super()._get_classifier_kwargs(given, ndim))
 
@@ -130,7 +128,7 @@ class LC2ST(theirs.LC2ST):  # type: ignore[misc]
                 stacks = [self._stack(part) for part in self._folds(copies)]
                 return [list(folds) for folds in zip(*stacks, strict=True)]
             several = progress(range(len(copies)), "training", unit="copy")
-            return [self._foreign(*copies.rows(h)) for h in several]
+            return [self._fit_alone(*copies.rows(h)) for h in several]
 
     def _copies(self) -> Sets:
         """The data and its nulls: exchanges of pairs, or draws of the base."""
@@ -153,19 +151,18 @@ class LC2ST(theirs.LC2ST):  # type: ignore[misc]
     def _stack(self, copies: Sets) -> list[Network]:
         """Networks of all copies, trained together."""
         widths = next(self.clf_kwargs[name] for name in WIDTHS if name in self.clf_kwargs)
-        stack = MLP(widths, members=self.num_ensemble).fit(copies, self._own_seed)
+        stack = MLP(widths, members=self.num_ensemble).fit(copies, self._classifier_seed)
         parts = stack.weights.split(1, 1)
         return [Network(replace(stack, weights=part), self.theta_q.shape[1]) for part in parts]
 
-    def _foreign(self, theta: Tensor, x: Tensor, truth: Tensor) -> list[Any]:
+    def _fit_alone(self, theta: Tensor, x: Tensor, true: Tensor) -> list[Any]:
         """Any other classifiers of one copy, as sbi fits them, from the same random numbers."""
-        with isolated(stream(self._own_seed, "fit")):
-            rows = theta[~truth], theta[truth], x[~truth], x[truth]
+        with isolated(stream(self._classifier_seed, "fit")):
+            rows = theta[~true], theta[true], x[~true], x[true]
             return list(super()._train(*rows, verbosity=0))
 
     @property
-    def _own_seed(self) -> int:
-        """The seed of the classifiers."""
+    def _classifier_seed(self) -> int:
         state = self.clf_kwargs.get("random_state")
         return seed_of(self.seed if state is None else state)
 

@@ -38,20 +38,20 @@ def test_data_sets():
     xarray = import_module("xarray")
     theta = xarray.Dataset({"a": ("n", THETA[:, 0]), "b": ("n", THETA[:, 1])})
     x = xarray.DataArray(X, dims=("n", "feature"), coords={"feature": ["u", "v"]})
-    made = assay.Calibration.of(sample, theta, x, 4)
-    assert made.names == ("a", "b")
-    assert made.layout.names == ("u", "v")
+    calibration = assay.Calibration.of(sample, theta, x, 4)
+    assert calibration.names == ("a", "b")
+    assert calibration.layout.names == ("u", "v")
 
 
 def test_inference_data():
     """Draws of chains are taken at random, with their names."""
     arviz = import_module("arviz")
     chains = [arviz.from_dict({"mu": sample(x, 200).reshape(2, 100, 2).numpy()}) for x in X]
-    made = assay.Calibration({"mu": THETA}, X, chains)
-    assert made.names == ("mu[0]", "mu[1]")
-    assert made.k == 16
-    found = check(made, x_o=assay.Draws(X[0] + 0.1, chains[0]))
-    assert found.names == made.names
+    calibration = assay.Calibration({"mu": THETA}, X, chains)
+    assert calibration.names == ("mu[0]", "mu[1]")
+    assert calibration.k == 16
+    found = check(calibration, x_o=assay.Draws(X[0] + 0.1, chains[0]))
+    assert found.names == calibration.names
 
 
 def test_a_data_tree():
@@ -60,10 +60,10 @@ def test_a_data_tree():
     arrays = [sample(x, 200).reshape(2, 100, 2).numpy() for x in X]
     sets = [xarray.Dataset({"mu": (("chain", "draw", "i"), array)}) for array in arrays]
     trees = [xarray.DataTree.from_dict({"posterior": each, "prior": each}) for each in sets]
-    made = assay.Calibration({"mu": THETA}, X, trees)
-    assert made.names == ("mu[0]", "mu[1]")
-    found = check(made, x_o=assay.Draws(X[0] + 0.1, trees[0]))
-    assert found.names == made.names
+    calibration = assay.Calibration({"mu": THETA}, X, trees)
+    assert calibration.names == ("mu[0]", "mu[1]")
+    found = check(calibration, x_o=assay.Draws(X[0] + 0.1, trees[0]))
+    assert found.names == calibration.names
 
 
 class TestOut:
@@ -94,8 +94,8 @@ class TestOut:
         np.testing.assert_array_equal(found["posterior"]["b"][0, :, 2], self.THETA[2, :, 1])
 
     def test_a_calibration(self, out):
-        made = assay.Calibration.of(sample, THETA, X, 4)
-        found = out(made)
+        calibration = assay.Calibration.of(sample, THETA, X, 4)
+        found = out(calibration)
         assert found["posterior"]["theta"].shape == (1, 4, 60, 2)
         np.testing.assert_array_equal(found["prior"]["theta"][0], THETA)
         np.testing.assert_array_equal(found["prior_predictive"]["x"][0], X)
@@ -109,8 +109,8 @@ def test_numpyro_distributions():
     dist, jax = import_module("numpyro.distributions"), import_module("jax")
     q = as_posterior(lambda x: dist.Normal(jax.numpy.asarray(x) / 2, 0.5**0.5).to_event(1), X)
     assert q.way.words == "many x, to a batch of distributions"
-    made = assay.Calibration.of(q, THETA, X, 8)
-    assert torch.equal(made.theta_q, assay.Calibration.of(q, THETA, X, 8).theta_q)
+    calibration = assay.Calibration.of(q, THETA, X, 8)
+    assert torch.equal(calibration.theta_q, assay.Calibration.of(q, THETA, X, 8).theta_q)
 
 
 def test_flowjax():
@@ -126,9 +126,9 @@ def test_flowjax():
     )
     found = check(flow, THETA, X, X[:1])
     assert found.settings["space"] == "latent"
-    q, made = as_posterior(flow, X), assay.Calibration.of(flow, THETA, X, 8)
-    assert torch.equal(made.theta_q, assay.Calibration.of(flow, THETA, X, 8).theta_q)
-    z = latents(q.flow.theta_to_base, made.theta_q.flatten(0, 1), X.repeat_interleave(8, 0))
+    q, calibration = as_posterior(flow, X), assay.Calibration.of(flow, THETA, X, 8)
+    assert torch.equal(calibration.theta_q, assay.Calibration.of(flow, THETA, X, 8).theta_q)
+    z = latents(q.flow.theta_to_base, calibration.theta_q.flatten(0, 1), X.repeat_interleave(8, 0))
     assert min(kstest(column, "norm").pvalue for column in z.numpy().T) > 1e-4
     slope = np.array(jax.jacfwd(q.distribution.bijection.inverse)(THETA[0].numpy(), X[0].numpy()))
     base = torch.distributions.Normal(0.0, 1.0).log_prob(q.theta_to_base(THETA[:1], X[:1]))
@@ -150,12 +150,12 @@ def test_numpyro_chains():
             infer.NUTS(model), num_warmup=30, num_samples=4 * n, thinning=4, progress_bar=False
         )
 
-        def drawn(key, x):
+        def run(key, x):
             chain.run(key, x)
             return chain.get_samples()
 
         keys = jax.random.split(jax.random.PRNGKey(fresh_key()), len(x))
-        return jax.vmap(drawn)(keys, jax.numpy.asarray(x))
+        return jax.vmap(run)(keys, jax.numpy.asarray(x))
 
     found = check(posterior, {"mu": THETA}, X, X[:1])
     assert found.names == ("mu[0]", "mu[1]")
@@ -174,14 +174,14 @@ def workflow(request):
         .concatenate(["mu", "tau"], into="inference_variables")
         .rename("x", "inference_conditions")
     )
-    made = bayesflow.BasicWorkflow(
+    built = bayesflow.BasicWorkflow(
         simulator=bayesflow.make_simulator([_prior, _noise]),
         adapter=adapter,
         inference_network=network,
     )
     with isolated(stream(0, "training")):
-        made.fit_offline(made.simulator.sample(128), epochs=1, batch_size=64, verbose=0)
-    return made
+        built.fit_offline(built.simulator.sample(128), epochs=1, batch_size=64, verbose=0)
+    return built
 
 
 def _prior():
@@ -198,28 +198,28 @@ def test_bayesflow(workflow, capfd):
     data = workflow.simulator.sample(60)
     theta, x = {"tau": data["tau"], "mu": data["mu"]}, {"x": data["x"]}
     capfd.readouterr()
-    made = assay.Calibration.of(workflow, theta, x, 8)
+    calibration = assay.Calibration.of(workflow, theta, x, 8)
     assert "Sampling" not in capfd.readouterr().err
     # In the order of the posterior, whatever that of theta is.
-    assert made.names == ("mu[0]", "mu[1]", "tau")
-    np.testing.assert_allclose(made.theta[:, 2], data["tau"][:, 0], rtol=1e-5)
-    assert torch.equal(made.theta_q, assay.Calibration.of(workflow, theta, x, 8).theta_q)
-    q = as_posterior(workflow, made.x, made.layout)
-    rows = made.x.repeat_interleave(8, 0)
-    z = latents(q.flow.theta_to_base, made.theta_q.flatten(0, 1), rows).numpy()
+    assert calibration.names == ("mu[0]", "mu[1]", "tau")
+    np.testing.assert_allclose(calibration.theta[:, 2], data["tau"][:, 0], rtol=1e-5)
+    assert torch.equal(calibration.theta_q, assay.Calibration.of(workflow, theta, x, 8).theta_q)
+    q = as_posterior(workflow, calibration.x, calibration.layout)
+    rows = calibration.x.repeat_interleave(8, 0)
+    z = latents(q.flow.theta_to_base, calibration.theta_q.flatten(0, 1), rows).numpy()
     assert min(kstest(column, "norm").pvalue for column in z.T) > 1e-4
     # The density is that of the latents, by the slopes of the inverse.
     steps = 0.01 * torch.eye(3)
-    ends = (made.theta[:1] + sign * steps for sign in (1, -1))
-    high, low = (q.flow.theta_to_base(end, made.x[:1].expand(3, -1)) for end in ends)
+    ends = (calibration.theta[:1] + sign * steps for sign in (1, -1))
+    high, low = (q.flow.theta_to_base(end, calibration.x[:1].expand(3, -1)) for end in ends)
     base = torch.distributions.Normal(0.0, 1.0).log_prob((high + low) / 2).mean(0).sum()
     expected = base + ((high - low) / 0.02).det().abs().log()
-    found = q.log_density(made.theta[:1], made.x[:1])
+    found = q.log_density(calibration.theta[:1], calibration.x[:1])
     torch.testing.assert_close(found, expected[None], atol=0.05, rtol=0, check_dtype=False)
     # With torch as its backend BayesFlow turns autograd off; networks are trained all the same.
     small = assay.MLP((8,), epochs=2)
     found = check(workflow, theta, x, {"x": data["x"][:1]}, classifier=small)
-    assert found.names == made.names
+    assert found.names == calibration.names
     assert found.settings["space"] == "latent"
 
 
@@ -234,21 +234,21 @@ def test_bayesflow_with_a_summary_network_says_nothing(capfd):
         .concatenate(["mu", "tau"], into="inference_variables")
         .rename("y", "summary_variables")
     )
-    made = bayesflow.BasicWorkflow(
+    built = bayesflow.BasicWorkflow(
         simulator=bayesflow.make_simulator([_prior, _rows]),
         adapter=adapter,
         inference_network=bayesflow.networks.CouplingFlow(depth=2),
         summary_network=bayesflow.networks.DeepSet(summary_dim=2, depth=1),
     )
     with isolated(stream(0, "training")):
-        made.fit_offline(made.simulator.sample(128), epochs=1, batch_size=64, verbose=0)
-        data = made.simulator.sample(60)
+        built.fit_offline(built.simulator.sample(128), epochs=1, batch_size=64, verbose=0)
+        data = built.simulator.sample(60)
     capfd.readouterr()
     theta = {name: data[name] for name in ("mu", "tau")}
     x = {"y": data["y"]}
-    assert check(made, theta, x, {"y": data["y"][0]}).names[0] == "mu[0]"
+    assert check(built, theta, x, {"y": data["y"][0]}).names[0] == "mu[0]"
     assert "Summarizing" not in capfd.readouterr().err
-    assert assay.Calibration.of(made, theta, x, 4).features.shape == (60, 2)
+    assert assay.Calibration.of(built, theta, x, 4).features.shape == (60, 2)
 
 
 def _rows(mu, tau):

@@ -151,8 +151,8 @@ class TestTruncated:
         z = q.coordinates(theta, x)
         theta_q = draw_at(q, x, 8, seed, "draws")
         z_q = q.coordinates(theta_q, x[:, None])
-        made = assay.Calibration.from_base(z, x) if latent else assay.Calibration(z, x, z_q)
-        return float(assay.score(made, null=39)(self.X_O).pvalue)
+        calibration = assay.Calibration.from_base(z, x) if latent else assay.Calibration(z, x, z_q)
+        return float(assay.score(calibration, null=39)(self.X_O).pvalue)
 
     def test_what_is_right_is_not_rejected(self):
         """At most two of ten at level 0.05, which fails once in a hundred times."""
