@@ -374,8 +374,9 @@ class TestAddresses:
     @pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
     def test_what_is_not_of_this_library_is_refused(self, path, mark, address, kind):
         assay.save(assay.Draws(X_O), path)
-        # Modules of this library may be imported to look; with all that they need, they are here.
+        # Modules of this library may be imported to look, and Python's for reading: they are here.
         assert callable(assay.check)
+        assay.load(path)
         before = set(sys.modules)
         named = {kind: address, "fields": opened(path)[0]["content"]["fields"]}
         with pytest.raises(
