@@ -8,7 +8,7 @@ import torch
 import assay
 from assay import Calibration, sbc
 from assay._support.random import stream
-from assay.average.ranks import Values, parameters
+from assay.average.ranks import Values
 from assay.average.uniform import UniformRanks
 
 
@@ -99,9 +99,9 @@ def test_the_prior_passes_until_a_quantity_depends_on_x(gaussian):
 def test_quantities_may_be_values(gaussian):
     calibration = gaussian().calibration(100, k=10)
     own = Values(calibration.theta[:, 0], calibration.theta_q[..., 0])
-    result = sbc(calibration, {"mine": own, **parameters(calibration)})
+    result = sbc(calibration, {"values": own, "function": lambda theta, x: theta[:, 0]})
     np.testing.assert_array_equal(result.ranks[:, 0], result.ranks[:, 1])
-    assert result.names == ("mine", "theta[0]", "theta[1]")
+    assert result.names == ("values", "function")
     assert result.statistic[0] == result.statistic[1]
 
 

@@ -7,6 +7,7 @@ from assay import Calibration, Draws, lhpd
 from assay.average.ranks import Values
 from assay.local.levels import Levels
 from assay.neighbourhood import Nearest
+from tests.average.test_ranks import densities
 from tests.local.test_levels import X_O, log_q
 
 
@@ -74,8 +75,7 @@ def test_units_do_not_matter(gaussian):
 
 def test_values_of_a_density(gaussian):
     calibration, density = gaussian().calibration(100, 3), log_q(gaussian())
-    draws = density(calibration.theta_q.flatten(0, 1), calibration.x.repeat_interleave(3, 0))
-    values = Values(density(calibration.theta, calibration.x), draws.reshape(100, 3))
+    values = Values(*densities(calibration, density))
     first, again = (lhpd(calibration, given, null=9)(X_O) for given in (density, values))
     np.testing.assert_array_equal(first.null, again.null)
     assert first.statistic == again.statistic
