@@ -152,8 +152,8 @@ class TestVersions:
         assert torch.equal(version(1, torch.tensor([5, 7])), first[[5, 7]])
 
     def test_exchange_takes_members_of_the_same_set_in_all_columns(self, gaussian):
-        levels = Levels.pit(gaussian().calibration(200, k=9))
-        copy = level_test(levels).version(1, torch.arange(200))
+        levels = Levels.pit(gaussian().calibration(1000, k=9))
+        copy = level_test(levels).version(1, torch.arange(1000))
         members = torch.cat([levels.u[:, None], levels.u_q], 1)
         same = (members == copy[:, None]).all(2)
         assert (same.sum(1) == 1).all()
@@ -253,7 +253,6 @@ def test_a_null_band_holds_what_it_says():
 def test_a_band_says_on_which_side_a_number_lies():
     band = Band(np.array([[1.0, 0.0, -1.0]]), *np.array([[[-0.5] * 3], [[0.5] * 3]]))
     assert band.sign.tolist() == [[1, 0, -1]]
-    assert band[0].sign.tolist() == [1, 0, -1]
 
 
 class TestArguments:

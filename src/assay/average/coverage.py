@@ -1,17 +1,17 @@
 r"""Expected coverage: how often regions of q hold the true parameter.
 
-The level of a true parameter is the mass of q in the smallest region that holds it. For
-highest-density regions (Hermans et al. 2022) it is the share of draws of q with a higher density,
-for central intervals of a parameter the share of draws nearer to the middle of the ranks, for
-TARP (Lemos et al. 2023) the share of draws nearer to a reference point. Then
+The level of a true parameter is the mass of q in the smallest region that holds it: the share of
+draws of q with a higher density for highest-density regions (Hermans et al. 2022), with a rank
+nearer to the middle for central intervals, nearer to a reference point for TARP (Lemos et al.
+2023). Then
 
 .. math:: C(\alpha) = P(\text{level} \le \alpha)
 
 is the coverage of regions of mass :math:`\alpha`, over pairs of the joint; it is :math:`\alpha` if
 q is right. Below the diagonal q is overconfident, above it conservative. Among k draws the level
-is one of k + 1 equally likely steps (pairs of steps for central intervals), and each is spread
-evenly over its width: so the curve has mean :math:`\alpha` exactly, even for k = 9. Like all
-averages over x, coverage is necessary, not sufficient: q = prior has it.
+is one of k + 1 equally likely steps (pairs of steps for central intervals), each spread evenly
+over its width: so the curve has mean :math:`\alpha` exactly, even for k = 9. Like all averages
+over x, coverage is necessary, not sufficient: q = prior has it.
 
 References: Hermans et al. 2022, *A Trust Crisis In Simulation-Based Inference? Your Posterior
 Approximations Can Be Unfaithful*; Lemos et al. 2023, *Sampling-Based Accuracy Testing of Posterior

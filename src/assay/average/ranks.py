@@ -43,10 +43,6 @@ class Values:
     Args:
         truth: At the true parameters, with shape (n,).
         draws: At the draws of q, with shape (n, k).
-
-    Example:
-        >>> Values([0.1, 0.2], [[0.3, 0.0], [0.1, 0.4]]).draws.shape
-        torch.Size([2, 2])
     """
 
     truth: Any

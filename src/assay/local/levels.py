@@ -3,9 +3,8 @@ r"""Local tests of levels: how the levels of true parameters in q are distribute
 A **level** is a number between 0 and 1 that is uniform if q is right. The *HPD level* is the share
 of draws of q with a higher density than the true parameter. The *conditional PITs* are
 :math:`u_j = F_q(\theta_j \mid \theta_{<j}, x)`, which for latents of a flow are
-:math:`\Phi(z_j)`. If q is right, conditional PITs are independent of each other as well: together
-they determine q (Rosenblatt 1952), while an HPD level says only whether regions of q hold the true
-parameter as often as they should.
+:math:`\Phi(z_j)`. If q is right, they are independent of each other, too: together they determine
+q (Rosenblatt 1952).
 
 A null copy has the same x and other levels: fresh uniforms, or, where the levels of the k draws at
 the same x are known, those of a random member of each set. The latter keeps whatever dependence
@@ -14,8 +13,8 @@ there is between columns, so that joint statements are exact. Among the w neares
 .. math:: \hat r(\alpha, x_o) = \frac1w \#\{n \text{ near } x_o: u_n \le \alpha\}, \qquad
     T = \frac1g \sum_\alpha (\hat r(\alpha, x_o) - \alpha)^2.
 
-Nothing is trained. Columns of levels are combined by :func:`assay.results.combined`, the same
-function for every copy. The signed area between curve and diagonal is :math:`1/2 - E[u]`.
+Columns of levels are combined by :func:`assay.results.combined`, the same function for every copy.
+The signed area between curve and diagonal is :math:`1/2 - E[u]`.
 """
 
 from collections.abc import Callable
@@ -51,7 +50,7 @@ from ..data.calibration import (
 from ..data.posterior import Embed, StandardNormal
 from ..data.tables import Layout
 from ..neighbourhood import Distance, Nearest, as_nearest
-from ..results import LocalResult, MaxT, PPCurve, Rowed, envelope, pvalue, settings_of
+from ..results import LocalResult, MaxT, PPCurve, envelope, pvalue, settings_of
 
 # Sets whose members are ranked at a time.
 RANKED_SETS = 2**14
@@ -184,13 +183,9 @@ class Levels:
     @cached_property
     def calibration(self) -> Calibration:
         """The levels as if they were parameters, which has features, an order and a seed."""
-        if self.u_q is not None:
-            # Levels of draws are ranks in their set, which no independent draws would be.
-            alone = Calibration(self.u, self.x, self.u, self.embed, layout=self.layout)
-            return alone.with_members(self.u, self.u_q)
-        zero = torch.zeros(self.u.shape[1])
-        base: Any = torch.distributions.Independent(torch.distributions.Uniform(zero, zero + 1), 1)
-        return Latents(self.u, self.x, embed=self.embed, layout=self.layout, base=base)
+        base = StandardNormal(self.u.shape[1])  # of which nothing is sampled here
+        pairs = Latents(self.u, self.x, embed=self.embed, layout=self.layout, base=base)
+        return pairs.with_members(self.u, self.u_q)
 
     def sorted(self) -> Self:
         """The same levels in an order that x alone decides."""
@@ -224,7 +219,7 @@ def _levels_of_members(calibration: Calibration, seed: int) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Band(Rowed):
+class Band:
     """A number for each column (j,) or (o, j), and the 2.5 and 97.5 % quantiles of its null."""
 
     value: np.ndarray
@@ -345,18 +340,13 @@ class LevelTest:
         generator = stream(self._own_seed, "null", h)
         if u_q is None:
             return cpu.rand(u.shape, generator=generator).to(u)[rows]
-        label = cpu.randint(u_q.shape[1] + 1, (len(u),), generator=generator).to(rows.device)
-        return self._members[rows, label[rows]]
+        label = cpu.randint(u_q.shape[1] + 1, (len(u),), generator=generator).to(rows.device)[rows]
+        draws = u_q[rows, (label - 1).clamp_min(0)]
+        return torch.where(label[:, None] == 0, u[rows], draws)
 
     @cached_property
     def _own_seed(self) -> int:
         return self.levels.calibration.own_seed(self.seed)
-
-    @cached_property
-    def _members(self) -> Tensor:
-        """Levels (n, k + 1, j) of the members of each set."""
-        assert self.levels.u_q is not None
-        return torch.cat([self.levels.u[:, None], self.levels.u_q], 1)
 
     def _of_versions(self, function: Callable[[int], Tensor]) -> Tensor:
         """Values (H + 1, ...) of a function of every version, over the threads there are."""
