@@ -151,7 +151,7 @@ def test_the_mirror_image_has_the_same_intervals(gaussian):
 
 
 def test_the_level_that_is_quoted_shows_the_direction():
-    """Truths of two modes in a normal q: too many at medium levels, too few at high ones."""
+    """Two modes in a normal q: too much at medium levels, too little at high ones."""
     generator = torch.Generator().manual_seed(0)
     n, k = 3000, 64
     sign = 2.0 * torch.randint(2, (n, 1), generator=generator) - 1
@@ -179,8 +179,8 @@ def test_the_prior_passes_random_references_but_not_those_of_x(gaussian):
     assert tarp(prior, centre).pvalue == 0.001
 
 
-def test_duplicates_of_the_truth_are_ties(gaussian):
-    """Draws that are copies of the truth, in eight dimensions: ranks are as chance has them."""
+def test_duplicates_of_the_true_parameter_are_ties(gaussian):
+    """Draws that are copies of the true parameter, in eight dimensions: ranks are random."""
     calibration = gaussian(m=8).calibration(2000)
     draws = calibration.theta[:, None].repeat(1, 3, 1)
     draws[:, 0] += 1
@@ -207,8 +207,8 @@ class TestReferences:
         first, again = tarp(calibration, centre), tarp(calibration, (calibration.x / 2).numpy())
         np.testing.assert_array_equal(first.positions, again.positions)
 
-    def test_which_member_is_the_truth_has_no_say(self, gaussian):
-        """Box and scales come from members chosen by chance; on average no truth is preferred."""
+    def test_which_member_is_the_true_parameter_has_no_say(self, gaussian):
+        """Box and scales come from members chosen by chance; on average none is preferred."""
         calibration = gaussian(shift=5.0).calibration(1000, k=4)
         flipped = calibration.with_members(
             calibration.theta_q[:, 0],
@@ -241,7 +241,7 @@ class TestMetric:
 
 
 def test_intervals_are_those_of_clopper_and_pearson(gaussian):
-    """Against SciPy's, of the number of truths in each ball."""
+    """Against SciPy's, of the number of true parameters in each ball."""
     result = tarp(gaussian(width=0.8).calibration(200, k=9), levels=(0.5, 0.9))
     curve = result.curve(0.1)
     counts = (result.positions[:, 0, None] < np.arange(11)).sum(0)
@@ -266,7 +266,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize(("form", "words", "own"), SETTINGS.values(), ids=SETTINGS)
-def test_it_prints_and_says_how_it_was_made(gaussian, form, words, own):
+def test_it_prints_and_has_its_settings(gaussian, form, words, own):
     result = form(gaussian().calibration(60, k=5))
     assert words in " ".join(repr(result).split())
     assert {**own, "n": 60, "m": 2, "k": 5, "seed": 0}.items() <= result.settings.items()
@@ -341,7 +341,7 @@ class Stored:
 
 @pytest.mark.filterwarnings(*WARNINGS)
 def test_coverage_against_lampe(gaussian):
-    """Levels of the truths, as shares of the k draws with a higher density, are those of lampe.
+    """Levels, as shares of the k draws with a higher density, are those of lampe.
 
     Its curve is that of these shares, r / k, between (0, 0) and (1, 1); ours puts the step r at
     (r + 1) / (k + 1), which is what makes it right on average for few draws.
@@ -371,7 +371,7 @@ def test_coverage_against_lampe(gaussian):
 
 
 def below(result, alphas):
-    """The share of truths with fewer than a share alpha of draws in their ball.
+    """The share of true parameters with fewer than a share alpha of draws in their ball.
 
     That is how the peers count: shares r / k, strictly below the inner edges of a histogram that
     reaches from the smallest to the largest share. Here the step r is at (r + 1) / (k + 1).

@@ -108,6 +108,15 @@ class TestTies:
         before, after = (ranks_of(c, seed=3) for c in (calibration, calibration.subset(order)))
         np.testing.assert_array_equal(before[order], after)
 
+    def test_the_order_of_rows_where_constant_features_come_first(self):
+        theta, x = torch.randn(2, 100, 2, generator=stream(0, "constant"))
+        features = torch.cat([torch.zeros(100, 5), x], 1)
+        draws = torch.randn(100, 9, 2, generator=stream(1, "constant")).round()
+        calibration = Calibration(theta.round(), features, draws)
+        order = torch.randperm(100, generator=stream(2, "constant"))
+        one, two = (ranks_of(c) for c in (calibration, calibration.subset(order)))
+        np.testing.assert_array_equal(one[order], two)
+
     def test_the_seed_breaks_them(self):
         first, again, other = (ranks_of(self.calibration(), seed=s) for s in (0, 0, 1))
         np.testing.assert_array_equal(first, again)
@@ -134,8 +143,8 @@ class TestChance:
 
     def test_where_x_is_constant_members_choose_the_seed(self, gaussian):
         given = [gaussian().calibration(50, k=4, seed=s) for s in range(5)]
-        made = [Calibration(c.theta, torch.ones(50, 2), c.theta_q) for c in given]
-        assert len({RowStream.of(c, 0).seed for c in made}) == 5
+        constant = [Calibration(c.theta, torch.ones(50, 2), c.theta_q) for c in given]
+        assert len({RowStream.of(c, 0).seed for c in constant}) == 5
 
 
 BAD = {
@@ -222,7 +231,7 @@ class TestDensities:
                 log_densities(given, density)
 
     def test_thin_posteriors_are_not_refused(self):
-        """On a ring of width 0.001 neighbours see one dimension only, and nothing is said."""
+        """On a ring of width 0.001 neighbours see one dimension only, and nothing is refused."""
         generator = stream(0, "ring")
         angle = 3 * torch.rand(200, 51, generator=generator)
         noise = torch.randn(200, 51, generator=generator)
@@ -266,13 +275,3 @@ class TestDensities:
         true, draws = densities(calibration, log_q)
         true = torch.where(torch.arange(50) == 3, -torch.inf, true)
         assert log_densities(calibration, Values(true, draws))["log_q"][0][3] == -torch.inf
-
-
-def test_the_order_of_rows_where_constant_features_come_first():
-    theta, x = torch.randn(2, 100, 2, generator=stream(0, "constant"))
-    features = torch.cat([torch.zeros(100, 5), x], 1)
-    draws = torch.randn(100, 9, 2, generator=stream(1, "constant")).round()
-    calibration = Calibration(theta.round(), features, draws)
-    order = torch.randperm(100, generator=stream(2, "constant"))
-    one, two = (ranks_of(c) for c in (calibration, calibration.subset(order)))
-    np.testing.assert_array_equal(one[order], two)

@@ -96,7 +96,7 @@ class TestPIT:
         assert torch.equal(ranks, torch.arange(10.0)[:, None].expand_as(ranks))
 
     def test_ties_are_broken_by_chance(self):
-        """Counts of a discrete q: the truth is no more often first among its equals."""
+        """Counts of a discrete q: the true parameter is no more often first among its equals."""
         generator = stream(1, "ties")
         members = torch.randint(3, (N, 9, 1), generator=generator).float()
         x = torch.randn(N, 1, generator=generator)
@@ -370,6 +370,7 @@ class TestEveryTest:
         assert result.hypothesis.endswith("throughout the nearest 20% of x around x_o")
         assert result.adjustment.words.endswith("whichever of the local hypotheses are true")
         assert {"n": 100, "nulls": 19, "seed": 0, "d": 2}.items() <= result.settings.items()
+        assert result.settings["test"] in ("local HPD coverage", "local PIT")
         assert {"assay", "torch", "numpy"} <= set(result.settings)
 
     def test_x_o_that_does_not_fit(self, gaussian, make):

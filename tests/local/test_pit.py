@@ -42,7 +42,7 @@ class TestTriple:
 
 
 def correlated(space, n=1000, k=15, rho=0.6, seed=0):
-    """Truths whose coordinates are correlated, where q knows of no correlation."""
+    """True parameters with correlated coordinates, where q has no correlation."""
     generator = stream(seed, "correlated")
     factor = torch.linalg.cholesky(torch.tensor([[1.0, rho], [rho, 1.0]]))
     theta = torch.randn(n, 2, generator=generator) @ factor.mT

@@ -710,8 +710,8 @@ MUTATIONS = (
     Mutation(
         "overconfident for conservative",
         "average/coverage.py",
-        "lambda u: 0.5 - u",
-        "lambda u: u - 0.5",
+        "return 0.5 - levels",
+        "return levels - 0.5",
         f"{COVERAGE}::TestTriple::test_width",
     ),
     Mutation(
@@ -726,7 +726,7 @@ MUTATIONS = (
         "average/coverage.py",
         "index = (uniform[:, :size] * (k + 1)).long()",
         "index = (uniform[:, :size] * 0).long()",
-        f"{COVERAGE}::TestReferences::test_which_member_is_the_truth_has_no_say",
+        f"{COVERAGE}::TestReferences::test_which_member_is_the_true_parameter_has_no_say",
     ),
     Mutation(
         "HPD levels by the lowest density",

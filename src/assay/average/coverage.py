@@ -93,7 +93,7 @@ def coverage(
     check_calibration(calibration)
     named_levels, seed = check_levels(levels), seed_of(seed)
     values = evaluate(calibration) if log_q is None else log_densities(calibration, log_q)
-    ranks, k = rank(calibration, values, seed), calibration.members.shape[1] - 1
+    ranks, k = rank(calibration, values, seed), check_draws(calibration).shape[1]
     if log_q is None:
         # How far ranks are from the middle. Two ranks are as far, except for an even k in the
         # middle, where there is one.
@@ -104,10 +104,15 @@ def coverage(
         regions, names = "highest-density regions", ("highest density",)
         positions, weights = k - ranks, np.ones(k + 1, int)
     null = as_null(null, UniformRanks.enough(len(names)), UniformRanks, hint="UniformRanks(999)")
-    curves = _compare_curves(positions, weights, null, calibration, seed, lambda u: 0.5 - u)
-    settings = settings_of(f"expected coverage of {regions}", calibration, null=null, seed=seed)
-    return CoverageResult(
-        **curves, levels=named_levels, names=names, regions=regions, settings=settings
+    return CoverageResult.of(
+        positions,
+        weights,
+        null,
+        RowStream.of(calibration, seed).seed,
+        levels=named_levels,
+        names=names,
+        regions=regions,
+        settings=settings_of(f"expected coverage of {regions}", calibration, null=null, seed=seed),
     )
 
 
@@ -117,34 +122,6 @@ def check_levels(levels: Sequence[float]) -> np.ndarray:
     if not numbers or max(numbers) >= 1:
         raise ValueError(f"levels: expected numbers between 0 and 1, such as 0.9; got {levels}.")
     return np.array(sorted(numbers))
-
-
-def _compare_curves(
-    positions: np.ndarray,
-    weights: np.ndarray,
-    null: UniformRanks,
-    calibration: Calibration,
-    seed: int,
-    area: Callable[[np.ndarray], np.ndarray],
-) -> dict[str, Any]:
-    """The surprise and the signed area of curves with their nulls, as fields of a result.
-
-    Positions (n, j) are those of true parameters, weights (p,) say how many ranks share each
-    position, and `area` is what a true parameter at a level adds to the area.
-    """
-    n, cells = len(positions), Cells.of(weights)
-    data = cells.below(positions)
-    copies = null.below(n, cells, RowStream.of(calibration, seed).seed)
-    curve = compare(data, copies, tails(n, cells.sizes))
-    # Summed by parts: what a true parameter adds in its cell is what it adds in the last one, and
-    # the steps of all cells from its own on.
-    steps = -np.diff(area((cells.levels[1:] + cells.levels[:-1]) / 2), append=0.0)
-    areas = compare(data, copies, lambda below: steps @ below / n)
-    return {
-        **{"statistic": curve.statistic, "null": curve.null, "hypothesis": null.hypothesis},
-        **{"area": areas.statistic, "area_null": areas.null},
-        **{"positions": positions, "weights": weights},
-    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +164,27 @@ class CoverageResult(Result):
     heading: ClassVar[str] = "coverage of"
     # What a negative area says of q, and what a positive one does.
     _signs: ClassVar[tuple[str, str]] = ("overconfident", "conservative")
+
+    @classmethod
+    def of(
+        cls, positions: np.ndarray, weights: np.ndarray, null: UniformRanks, seed: int, **own: Any
+    ) -> Self:
+        """Compares the positions of true parameters with those of uniform ranks."""
+        n, cells = len(positions), Cells.of(weights)
+        data, copies = cells.below(positions), null.below(n, cells, seed)
+        curve = compare(data, copies, tails(n, cells.sizes))
+        # Summed by parts: what a true parameter adds in its cell is what it adds in the last one,
+        # and the steps of all cells from its own on.
+        each = cls._area_at((cells.levels[1:] + cells.levels[:-1]) / 2)
+        area = compare(data, copies, lambda below: -np.diff(each, append=0.0) @ below / n)
+        own |= {"positions": positions, "weights": weights, "hypothesis": null.hypothesis}
+        own |= {"area": area.statistic, "area_null": area.null}
+        return cls(statistic=curve.statistic, null=curve.null, **own)
+
+    @staticmethod
+    def _area_at(levels: np.ndarray) -> np.ndarray:
+        """What a true parameter at a level adds to the area."""
+        return 0.5 - levels
 
     @property
     def held(self) -> str:
@@ -351,19 +349,17 @@ def tarp(
         for part in (theta, theta_q)
     )
     ranks = rank(calibration, {"distance": (true[:, 0], draws)}, seed)
-    weights = np.ones(theta_q.shape[1] + 1, int)
     own = {"references": _word(references), "metric": _word(metric), "null": null, "seed": seed}
-    return TARPResult(
-        **_compare_curves(ranks, weights, null, calibration, seed, _area_above_half),
+    return TARPResult.of(
+        ranks,
+        np.ones(theta_q.shape[1] + 1, int),
+        null,
+        RowStream.of(calibration, seed).seed,
         levels=named_levels,
         names=("distance",),
         references=points.cpu().numpy(),
         settings=settings_of("TARP", calibration, **own),
     )
-
-
-def _area_above_half(levels: np.ndarray) -> np.ndarray:
-    return np.minimum(0.5, 1 - levels) - 0.375
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -378,6 +374,10 @@ class TARPResult(CoverageResult):
     references: np.ndarray
     regions: str = "balls around references"
     _signs = "overconfident or biased", "conservative or biased away from the references"
+
+    @staticmethod
+    def _area_at(levels: np.ndarray) -> np.ndarray:
+        return np.minimum(0.5, 1 - levels) - 0.375
 
 
 def _choose_members(calibration: Calibration, theta_q: Tensor, seed: int) -> tuple[Tensor, Tensor]:

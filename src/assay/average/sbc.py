@@ -30,7 +30,7 @@ from .._support.random import Seed, seed_of
 from ..data.calibration import Calibration, check_calibration
 from ..names import readable
 from ..results import Result, chosen, equals, holm, rows_of, settings_of, too_few
-from .ranks import Quantity, RowStream, evaluate, rank
+from .ranks import Quantity, RowStream, check_draws, evaluate, rank
 from .uniform import (
     Cells,
     RankCurve,
@@ -89,7 +89,7 @@ def sbc(
     check_calibration(calibration)
     seed = seed_of(seed)
     values = evaluate(calibration, quantities)
-    ranks, k = rank(calibration, values, seed), calibration.members.shape[1] - 1
+    ranks, k = rank(calibration, values, seed), check_draws(calibration).shape[1]
     null = as_null(null, UniformRanks.enough(len(values)), UniformRanks, hint="UniformRanks(999)")
     cells = Cells.of(np.ones(k + 1, int))
     data = cells.below(ranks)
