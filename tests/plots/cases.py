@@ -172,7 +172,6 @@ def levels(j=2, h=99):
         independence=np.array(0.0),
         null_independence=np.zeros(h),
         correlation=np.eye(j),
-        null_correlation=np.zeros((h, j, j)),
         **WORDS,
     )
 

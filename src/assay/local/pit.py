@@ -75,7 +75,6 @@ class LPITResult(LevelResult):
             is but one column.
         null_independence: Its values for the null copies, with shape (H,) or (o, H).
         correlation: Local correlations of normal scores, with shape (j, j) or (o, j, j).
-        null_correlation: Their standard deviation over the null copies, of the same shape.
     """
 
     curve_statistic: np.ndarray
@@ -83,7 +82,6 @@ class LPITResult(LevelResult):
     independence: np.ndarray
     null_independence: np.ndarray
     correlation: np.ndarray
-    null_correlation: np.ndarray
 
     @property
     def pvalue_curves(self) -> np.ndarray:
@@ -149,7 +147,6 @@ class LPIT(LevelTest):
             independence=independence[:, 0],
             null_independence=independence[:, 1:],
             correlation=correlations[:, 0],
-            null_correlation=correlations[:, 1:].std(1),
         )
         return LPITResult(**fields)
 
