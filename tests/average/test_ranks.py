@@ -213,7 +213,7 @@ class TestDensities:
     def test_slcp(self):
         """Four modes and a crest, with few sets."""
         calibration, log_q = of_task("slcp", 25, 100)
-        true, draws = log_densities(calibration, log_q)["log_q"]
+        true, draws = log_densities(calibration, log_q)
         with pytest.raises(ValueError, match="log_q: expected the density of the q that made"):
             log_densities(calibration, Values(true, -draws))
 
@@ -274,4 +274,4 @@ class TestDensities:
         # Zero at a true parameter is allowed.
         true, draws = densities(calibration, log_q)
         true = torch.where(torch.arange(50) == 3, -torch.inf, true)
-        assert log_densities(calibration, Values(true, draws))["log_q"][0][3] == -torch.inf
+        assert log_densities(calibration, Values(true, draws))[0][3] == -torch.inf

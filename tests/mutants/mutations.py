@@ -703,8 +703,8 @@ MUTATIONS = (
     Mutation(
         "regions of the lowest density",
         "average/coverage.py",
-        "positions, weights = k - ranks, np.ones(k + 1, int)",
-        "positions, weights = ranks, np.ones(k + 1, int)",
+        "k - rank(calibration, values, seed)",
+        "rank(calibration, values, seed)",
         f"{COVERAGE}::TestTriple::test_width",
     ),
     Mutation(

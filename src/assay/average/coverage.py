@@ -92,17 +92,18 @@ def coverage(
     """
     check_calibration(calibration)
     named_levels, seed = check_levels(levels), seed_of(seed)
-    values = evaluate(calibration) if log_q is None else log_densities(calibration, log_q)
-    ranks, k = rank(calibration, values, seed), check_draws(calibration).shape[1]
+    k = check_draws(calibration).shape[1]
     if log_q is None:
+        regions, values = "central intervals", evaluate(calibration)
+        names, ranks = tuple(values), rank(calibration, values, seed)
         # How far ranks are from the middle. Two ranks are as far, except for an even k in the
         # middle, where there is one.
-        regions, names = "central intervals", tuple(values)
         positions, weights = k // 2 - np.minimum(ranks, k - ranks), np.full(k // 2 + 1, 2)
         weights[0] -= 1 - k % 2
     else:
         regions, names = "highest-density regions", ("highest density",)
-        positions, weights = k - ranks, np.ones(k + 1, int)
+        values = {"log_q": log_densities(calibration, log_q)}
+        positions, weights = k - rank(calibration, values, seed), np.ones(k + 1, int)
     null = as_null(null, UniformRanks.enough(len(names)), UniformRanks, hint="UniformRanks(999)")
     return CoverageResult.of(
         positions,

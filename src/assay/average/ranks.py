@@ -233,14 +233,13 @@ def check_draws(calibration: Calibration) -> Tensor:
     return calibration.theta_q
 
 
-def log_densities(calibration: Calibration, log_q: Quantity) -> dict[str, MemberValues]:
+def log_densities(calibration: Calibration, log_q: Quantity) -> MemberValues:
     r"""Log-densities of q at true parameters and draws, checked against the draws.
 
     They may lack a constant for each x. They cannot be those of another q: a draw of q has a
     positive density, and where draws of q are dense its density is high.
     """
-    values = evaluate(calibration, {"log_q": log_q})
-    true, draws = values["log_q"]
+    true, draws = evaluate(calibration, {"log_q": log_q})["log_q"]
     absent = int((draws == -torch.inf).sum())
     if absent:
         raise ValueError(
@@ -251,7 +250,7 @@ def log_densities(calibration: Calibration, log_q: Quantity) -> dict[str, Member
     if (draws == torch.inf).any() or (true == torch.inf).any():
         raise ValueError("log_q: expected numbers below infinity; got infinity.")
     _check_own_density(check_draws(calibration), draws)
-    return values
+    return true, draws
 
 
 def _check_own_density(theta_q: Tensor, log_q: Tensor) -> None:

@@ -26,7 +26,7 @@ import torch
 
 from .._support.inputs import WORD, check_count, check_fits, check_number, cpu
 from .._support.random import stream
-from ..results import Rowed, enough_nulls, holm, pvalue
+from ..results import Rowed, enough_nulls, pvalue
 
 # Cells in which ranks are counted, at most; bins of a histogram, at most, and ranks in each.
 MOST_CELLS, MOST_BINS, IN_BIN = 60, 20, 20
@@ -185,11 +185,6 @@ class RankStatistic(Rowed):
     def pvalue(self) -> np.ndarray:
         """The exact Monte-Carlo p-values, with shape (j,)."""
         return pvalue(self.statistic, self.null)
-
-    @property
-    def adjusted(self) -> np.ndarray:
-        """P-values adjusted for the number of quantities, by Holm, with shape (j,)."""
-        return holm(self.pvalue)
 
 
 def compare(data: np.ndarray, copies: np.ndarray, statistic: Statistic) -> RankStatistic:

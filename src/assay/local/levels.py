@@ -129,7 +129,7 @@ class Levels:
             True
         """
         check_calibration(calibration)
-        (densities,) = log_densities(calibration, log_q).values()
+        densities = log_densities(calibration, log_q)
         true, draws = (-part[calibration.order] for part in densities)
         calibration = calibration.sorted()
         seed = calibration.own_seed(seed_of(seed))
