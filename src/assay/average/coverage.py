@@ -91,7 +91,7 @@ def coverage(
         cases.
     """
     check_calibration(calibration)
-    named_levels, seed = check_levels(levels), seed_of(seed)
+    reported, seed = check_levels(levels), seed_of(seed)
     k = check_draws(calibration).shape[1]
     if log_q is None:
         regions, values = "central intervals", evaluate(calibration)
@@ -110,7 +110,7 @@ def coverage(
         weights,
         null,
         RowStream.of(calibration, seed).seed,
-        levels=named_levels,
+        levels=reported,
         names=names,
         regions=regions,
         settings=settings_of(f"expected coverage of {regions}", calibration, null=null, seed=seed),
@@ -340,7 +340,7 @@ def tarp(
     """
     check_calibration(calibration)
     theta, theta_q = calibration.theta[:, None], check_draws(calibration)
-    named_levels, seed = check_levels(levels), seed_of(seed)
+    reported, seed = check_levels(levels), seed_of(seed)
     null = as_null(null, UniformRanks(), UniformRanks, hint="UniformRanks(999)")
     members, share = _choose_members(calibration, theta_q, seed)
     points = _reference_points(calibration, references, members, share)
@@ -356,7 +356,7 @@ def tarp(
         np.ones(theta_q.shape[1] + 1, int),
         null,
         RowStream.of(calibration, seed).seed,
-        levels=named_levels,
+        levels=reported,
         names=("distance",),
         references=points.cpu().numpy(),
         settings=settings_of("TARP", calibration, **own),
