@@ -8,11 +8,11 @@ from assay._support.random import stream
 from assay.average.ranks import (
     RowStream,
     Values,
-    counted,
-    evaluated,
+    count_below,
+    evaluate,
+    levels_of,
     log_densities,
-    parameters,
-    ranked,
+    rank,
 )
 from experiments.tasks import task
 
@@ -25,58 +25,62 @@ def log_density(posterior):
     return lambda theta, x: -posterior.theta_to_base(theta, x).square().sum(1) / 2
 
 
+def ranks_of(calibration, quantities=None, seed=0):
+    return rank(calibration, evaluate(calibration, quantities), seed)
+
+
+def densities(calibration, log_q):
+    """The log-densities as they are, of true parameters and of draws, without any check."""
+    return evaluate(calibration, {"log_q": log_q})["log_q"]
+
+
 class TestRanks:
     def test_against_a_loop(self, gaussian):
         calibration = gaussian().calibration(40, k=7)
-        found = ranked(calibration, None, 0)
-        assert found.k == 7
-        assert found.names == ("theta[0]", "theta[1]")
+        values = evaluate(calibration)
+        assert tuple(values) == ("theta[0]", "theta[1]")
+        ranks = rank(calibration, values, 0)
         for i in range(40):
             for j in range(2):
                 draws = calibration.theta_q[i, :, j].tolist()
                 truth = float(calibration.theta[i, j])
-                assert found.ranks[i, j] == sum(draw < truth for draw in draws)
+                assert ranks[i, j] == sum(draw < truth for draw in draws)
 
     def test_parameters_are_ranked_alike_as_values_and_as_functions(self, gaussian):
         calibration = gaussian().calibration(60, k=5)
-        whole = ranked(calibration, None, 0).ranks
-        np.testing.assert_array_equal(ranked(calibration, parameters(calibration), 0).ranks, whole)
-        functions = {"a": first, "b": lambda theta, x: theta[:, 1]}
-        np.testing.assert_array_equal(ranked(calibration, functions, 0).ranks, whole)
+        second = Values(calibration.theta[:, 1], calibration.theta_q[..., 1])
+        ranks = ranks_of(calibration, {"a": first, "b": second})
+        np.testing.assert_array_equal(ranks, ranks_of(calibration))
 
     def test_a_function_sees_matching_rows(self, gaussian):
         calibration = gaussian().calibration(30, k=6)
-        found = ranked(calibration, {"f": lambda theta, x: (theta * x).sum(1)}, 0)
+        ranks = ranks_of(calibration, {"f": lambda theta, x: (theta * x).sum(1)})
         both = (calibration.theta_q * calibration.x[:, None]).sum(2)
         truth = (calibration.theta * calibration.x).sum(1, keepdim=True)
-        np.testing.assert_array_equal(found.ranks[:, 0], (both < truth).sum(1))
+        np.testing.assert_array_equal(ranks[:, 0], (both < truth).sum(1))
 
     def test_pieces_do_not_matter(self, gaussian, monkeypatch):
         calibration = gaussian().calibration(50, k=6)
-        whole = ranked(calibration, {"f": first}, 0).ranks
+        whole = ranks_of(calibration, {"f": first})
         monkeypatch.setattr("assay.average.ranks.PIECE", 20)
         monkeypatch.setattr("assay.average.ranks.ROWS", 20)
-        np.testing.assert_array_equal(ranked(calibration, {"f": first}, 0).ranks, whole)
+        np.testing.assert_array_equal(ranks_of(calibration, {"f": first}), whole)
 
     def test_infinite_values_have_ranks(self):
-        truth = torch.tensor([[torch.inf], [-torch.inf], [1.0]])
+        truth = torch.tensor([torch.inf, -torch.inf, 1.0])
         draws = torch.tensor([[torch.inf, 0, 1], [0, 1, 2], [-torch.inf, 2, torch.inf]])
-        below, ties = counted(truth, draws[..., None])
-        np.testing.assert_array_equal(below[:, 0], [2, 0, 1])
-        np.testing.assert_array_equal(ties[:, 0], [1, 0, 0])
+        np.testing.assert_array_equal(count_below(truth, draws), [[2, 0, 1], [1, 0, 0]])
 
     def test_levels_are_uniform(self, gaussian):
-        ranks = ranked(gaussian().calibration(1000, k=3), None, 0)
-        levels = ranks.levels(0)
-        assert levels.shape == (1000, 2)
-        assert (np.floor(levels * 4) == ranks.ranks).all()
+        ranks = ranks_of(gaussian().calibration(1000, k=3))
+        levels = levels_of(ranks, 3, 0)
+        assert (np.floor(levels * 4) == ranks).all()
         assert min(scipy.stats.kstest(column, "uniform").pvalue for column in levels.T) > 1e-3
 
     def test_units_do_not_matter(self, gaussian):
         given = gaussian().calibration(80, k=9)
         moved = Calibration(5 * given.theta + 3, 5 * given.x + 3, 5 * given.theta_q + 3)
-        before, after = (ranked(c, None, 0).ranks for c in (given, moved))
-        np.testing.assert_array_equal(before, after)
+        np.testing.assert_array_equal(ranks_of(given), ranks_of(moved))
 
 
 class TestTies:
@@ -88,12 +92,12 @@ class TestTies:
 
     def test_ranks_are_uniform(self):
         """Three values among seven members: chi-square over all ranks at 0.001."""
-        counts = np.bincount(ranked(self.calibration(), None, 0).ranks[:, 0], minlength=7)
+        counts = np.bincount(ranks_of(self.calibration())[:, 0], minlength=7)
         assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
     def test_they_stay_within_the_tie(self):
         calibration = self.calibration()
-        ranks = ranked(calibration, None, 0).ranks[:, 0]
+        ranks = ranks_of(calibration)[:, 0]
         draws, truth = calibration.theta_q[..., 0], calibration.theta
         assert (ranks >= (draws < truth).sum(1).numpy()).all()
         assert (ranks <= (draws <= truth).sum(1).numpy()).all()
@@ -101,19 +105,27 @@ class TestTies:
     def test_the_order_of_rows_does_not_matter(self):
         calibration = self.calibration(200)
         order = np.random.default_rng(0).permutation(200)
-        before = ranked(calibration, None, 3).ranks
-        after = ranked(calibration.subset(order), None, 3).ranks
+        before, after = (ranks_of(c, seed=3) for c in (calibration, calibration.subset(order)))
         np.testing.assert_array_equal(before[order], after)
 
+    def test_the_order_of_rows_where_constant_features_come_first(self):
+        theta, x = torch.randn(2, 100, 2, generator=stream(0, "constant"))
+        features = torch.cat([torch.zeros(100, 5), x], 1)
+        draws = torch.randn(100, 9, 2, generator=stream(1, "constant")).round()
+        calibration = Calibration(theta.round(), features, draws)
+        order = torch.randperm(100, generator=stream(2, "constant"))
+        one, two = (ranks_of(c) for c in (calibration, calibration.subset(order)))
+        np.testing.assert_array_equal(one[order], two)
+
     def test_the_seed_breaks_them(self):
-        first, again, other = (ranked(self.calibration(), None, s).ranks for s in (0, 0, 1))
+        first, again, other = (ranks_of(self.calibration(), seed=s) for s in (0, 0, 1))
         np.testing.assert_array_equal(first, again)
         assert not np.array_equal(first, other)
 
     def test_a_quantity_that_is_constant_everywhere(self, gaussian):
         calibration = gaussian().calibration(20, k=4)
         with pytest.raises(ValueError, match="f: expected a quantity that varies .* a constant"):
-            ranked(calibration, {"f": lambda theta, x: theta[:, 0] * 0}, 0)
+            ranks_of(calibration, {"f": lambda theta, x: theta[:, 0] * 0})
 
 
 class TestChance:
@@ -131,31 +143,31 @@ class TestChance:
 
     def test_where_x_is_constant_members_choose_the_seed(self, gaussian):
         given = [gaussian().calibration(50, k=4, seed=s) for s in range(5)]
-        made = [Calibration(c.theta, torch.ones(50, 2), c.theta_q) for c in given]
-        assert len({RowStream.of(c, 0).seed for c in made}) == 5
+        constant = [Calibration(c.theta, torch.ones(50, 2), c.theta_q) for c in given]
+        assert len({RowStream.of(c, 0).seed for c in constant}) == 5
 
 
 BAD = {
-    "latents": (lambda g: ranked(g().latents(20), None, 0), "calibration: .* got latents"),
-    "a single draw": (lambda g: ranked(g().calibration(20), None, 0), "theta_q: .* got 1"),
-    "not a mapping": (lambda g: ranked(g().calibration(20, 3), [first], 0), "quantities: "),
-    "nothing": (lambda g: ranked(g().calibration(20, 3), {}, 0), "quantities: "),
+    "latents": (lambda g: ranks_of(g().latents(20)), "calibration: .* got latents"),
+    "a single draw": (lambda g: ranks_of(g().calibration(20)), "theta_q: .* got 1"),
+    "not a mapping": (lambda g: ranks_of(g().calibration(20, 3), [first]), "quantities: "),
+    "nothing": (lambda g: ranks_of(g().calibration(20, 3), {}), "quantities: "),
     "not a function": (
-        lambda g: ranked(g().calibration(20, 3), {"f": 3}, 0),
+        lambda g: ranks_of(g().calibration(20, 3), {"f": 3}),
         "f: expected a function of theta and x",
     ),
     "another shape": (
-        lambda g: ranked(g().calibration(20, 3), {"f": lambda theta, x: theta}, 0),
+        lambda g: ranks_of(g().calibration(20, 3), {"f": lambda theta, x: theta}),
         r"f: expected a function that maps .* got \(80, 2\)",
     ),
     "values of another size": (
-        lambda g: evaluated(
-            g().calibration(20, 3), "f", Values(torch.rand(20), torch.rand(20, 4))
+        lambda g: ranks_of(
+            g().calibration(20, 3), {"f": Values(torch.rand(20), torch.rand(20, 4))}
         ),
         r"f: expected values at \(20, 3\) draws",
     ),
     "not a number": (
-        lambda g: ranked(g().calibration(20, 3), {"f": lambda t, x: t[:, 0] * torch.nan}, 0),
+        lambda g: ranks_of(g().calibration(20, 3), {"f": lambda t, x: t[:, 0] * torch.nan}),
         "f: expected finite numbers; got NaN",
     ),
     "values without rows": (lambda g: Values(torch.rand(3), torch.rand(3)), "values: expected"),
@@ -201,15 +213,15 @@ class TestDensities:
     def test_slcp(self):
         """Four modes and a crest, with few sets."""
         calibration, log_q = of_task("slcp", 25, 100)
-        values = log_densities(calibration, log_q)
+        true, draws = log_densities(calibration, log_q)
         with pytest.raises(ValueError, match="log_q: expected the density of the q that made"):
-            log_densities(calibration, Values(values.truth, -values.draws))
+            log_densities(calibration, Values(true, -draws))
 
     @pytest.mark.parametrize("roll", [0, 1])
     def test_shuffled_rows_or_draws(self, right, roll):
-        values = evaluated(right[0], "log_q", right[1])
+        true, draws = densities(*right)
         with pytest.raises(ValueError, match="log_q: .* rows in another order"):
-            log_densities(right[0], Values(values.truth, values.draws.roll(1, roll)))
+            log_densities(right[0], Values(true, draws.roll(1, roll)))
 
     def test_densities_at_another_x_or_of_the_opposite_sign(self, right):
         calibration, log_q = right
@@ -219,7 +231,7 @@ class TestDensities:
                 log_densities(given, density)
 
     def test_thin_posteriors_are_not_refused(self):
-        """On a ring of width 0.001 neighbours see one dimension only, and nothing is said."""
+        """On a ring of width 0.001 neighbours see one dimension only, and nothing is refused."""
         generator = stream(0, "ring")
         angle = 3 * torch.rand(200, 51, generator=generator)
         noise = torch.randn(200, 51, generator=generator)
@@ -233,10 +245,10 @@ class TestDensities:
         calibration = gaussian().calibration(200, 50)
         mix = torch.tensor([[1.0, 1.0], [0.0, 1e-3]])
         thin = Calibration(calibration.theta @ mix, calibration.x, calibration.theta_q @ mix)
-        values = evaluated(calibration, "log_q", log_density(gaussian()))
-        log_densities(thin, values)
+        true, draws = densities(calibration, log_density(gaussian()))
+        log_densities(thin, Values(true, draws))
         with pytest.raises(ValueError, match="log_q: .* rows in another order"):
-            log_densities(thin, Values(values.truth, values.draws.roll(1, 0)))
+            log_densities(thin, Values(true, draws.roll(1, 0)))
 
     def test_what_is_not_refused(self, gaussian):
         """A constant for each x, a flat density, and draws that are there several times."""
@@ -260,17 +272,6 @@ class TestDensities:
         with pytest.raises(ValueError, match="log_q: expected numbers below infinity"):
             log_densities(calibration, lambda theta, x: theta[:, 0] + torch.inf)
         # Zero at a true parameter is allowed.
-        values = evaluated(calibration, "log_q", log_q)
-        truth = values.truth.clone()
-        truth[3] = -torch.inf
-        assert log_densities(calibration, Values(truth, values.draws)).truth[3] == -torch.inf
-
-
-def test_the_order_of_rows_where_constant_features_come_first():
-    theta, x = torch.randn(2, 100, 2, generator=stream(0, "constant"))
-    features = torch.cat([torch.zeros(100, 5), x], 1)
-    draws = torch.randn(100, 9, 2, generator=stream(1, "constant")).round()
-    calibration = Calibration(theta.round(), features, draws)
-    order = torch.randperm(100, generator=stream(2, "constant"))
-    one, two = (ranked(c, None, 0).ranks for c in (calibration, calibration.subset(order)))
-    np.testing.assert_array_equal(one[order], two)
+        true, draws = densities(calibration, log_q)
+        true = torch.where(torch.arange(50) == 3, -torch.inf, true)
+        assert log_densities(calibration, Values(true, draws))[0][3] == -torch.inf

@@ -4,16 +4,15 @@ import scipy.stats
 
 from assay.average.uniform import (
     Cells,
+    RankCurve,
     UniformRanks,
     bins,
     chi_square,
-    compared,
-    edge_of,
+    compare,
+    critical_value,
     ks,
-    rank_curve,
     tails,
 )
-from assay.results import clopper_pearson
 
 
 def plain(k):
@@ -36,15 +35,14 @@ class TestCells:
     @pytest.mark.parametrize("k", [1, 9, 59, 60, 61, 100, 250, 999, 5000, 10**5])
     def test_they_cut_all_ranks(self, k):
         cells = plain(k)
-        assert len(cells) == min(k + 1, 60)
-        assert cells.sizes.sum() == k + 1
-        assert cells.sizes.min() == 1
-        assert cells.sizes[0] == cells.sizes[-1] == 1
-        assert cells.sizes.max() <= 1 + 2 * k / 60
+        assert len(cells.sizes) == min(k + 1, 60)
+        assert sum(cells.sizes) == k + 1
+        assert cells.sizes[0] == cells.sizes[-1] == min(cells.sizes) == 1
+        assert max(cells.sizes) <= 1 + 2 * k / 60
         np.testing.assert_allclose(cells.edges, k + 1 - cells.edges[::-1], atol=1)
         assert cells.levels[0] == 0
         assert cells.levels[-1] == 1
-        np.testing.assert_allclose(np.diff(cells.levels), cells.shares)
+        np.testing.assert_allclose(np.diff(cells.levels), np.array(cells.sizes) / (k + 1))
 
     def test_counts(self):
         ranks = draw(300, 250, 3).T
@@ -65,18 +63,19 @@ class TestNull:
     def test_counts_are_multinomial(self, n, k):
         """Laws of single cells by chi-square at 0.001, and covariances within five errors."""
         cells, copies = plain(k), 20_000
+        shares = np.diff(cells.levels)
         below = UniformRanks(copies).below(n, cells, seed=3)
         counts = np.diff(below, axis=0, prepend=0)
         assert counts.min() >= 0
         assert (below[-1] == n).all()
-        for g in {0, len(cells) // 2, len(cells) - 1}:
-            expected = copies * scipy.stats.binom(n, cells.shares[g]).pmf(np.arange(n + 1))
+        for g in {0, len(shares) // 2, len(shares) - 1}:
+            expected = copies * scipy.stats.binom(n, shares[g]).pmf(np.arange(n + 1))
             common = expected > 5
             found = np.bincount(counts[g], minlength=n + 1)
             rest = found[~common].sum(), expected[~common].sum()
             test = scipy.stats.chisquare([*found[common], rest[0]], [*expected[common], rest[1]])
             assert test.pvalue > 1e-3
-        exact = n * (np.diag(cells.shares) - np.outer(cells.shares, cells.shares))
+        exact = n * (np.diag(shares) - np.outer(shares, shares))
         assert np.abs(np.cov(counts) - exact).max() < 5 * np.sqrt(2 / copies) * exact.max()
 
     def test_the_same_seed_gives_the_same_null(self):
@@ -129,7 +128,7 @@ class TestStatistics:
         n, k = 40, 12
         ranks = draw(n, k, 20)
         cells = plain(k)
-        found = tails(n, cells)(cells.below(ranks.T))
+        found = tails(n, cells.sizes)(cells.below(ranks.T))
         for row, value in zip(ranks, found, strict=True):
             gamma = 1.0
             for r in range(k):
@@ -141,9 +140,9 @@ class TestStatistics:
         for n in (10, 10_000):
             cells = plain(500)
             below = cells.below(np.zeros((n, 1), int))
-            surprise = tails(n, cells)(below)
+            surprise = tails(n, cells.sizes)(below)
             assert np.isfinite(surprise).all()
-            assert surprise[0] > tails(n, cells)(UniformRanks(99).below(n, cells, 0)).max()
+            assert surprise[0] > tails(n, cells.sizes)(UniformRanks(99).below(n, cells, 0)).max()
 
 
 def exact_coverage(n, cells, lower, upper):
@@ -175,20 +174,20 @@ class TestBands:
         than the Monte-Carlo error of the tuning.
         """
         cells = plain(k)
-        null = tails(n, cells)(UniformRanks(19_999).below(n, cells, seed=1))
-        edge = edge_of(null, alpha)
-        covered = exact_coverage(n, cells, *tails(n, cells).band(edge))
+        null = tails(n, cells.sizes)(UniformRanks(19_999).below(n, cells, seed=1))
+        edge = critical_value(null, alpha)
+        covered = exact_coverage(n, cells, *tails(n, cells.sizes).band(edge))
         error = 4 * np.sqrt(alpha * (1 - alpha) / 20_000)
         assert covered > 1 - alpha - error
         narrower = max(value for value in null if value < edge - 1e-9)
-        assert exact_coverage(n, cells, *tails(n, cells).band(narrower)) < 1 - alpha + error
+        assert exact_coverage(n, cells, *tails(n, cells.sizes).band(narrower)) < 1 - alpha + error
 
     @pytest.mark.parametrize(("n", "k"), [(100, 20), (500, 150)])
     def test_joint_coverage_by_simulation(self, n, k):
         """Whole curves of ranks drawn elsewhere stay inside, within a 99.9 % interval."""
         cells, alpha, copies = plain(k), 0.1, 4000
-        null = tails(n, cells)(UniformRanks(19_999).below(n, cells, seed=2))
-        curve = rank_curve(draw(n, k, copies, seed=5).T, cells, null, alpha)
+        null = tails(n, cells.sizes)(UniformRanks(19_999).below(n, cells, seed=2))
+        curve = RankCurve.of(draw(n, k, copies, seed=5).T, cells, null, alpha)
         inside = ((curve.ecdf >= curve.lower) & (curve.ecdf <= curve.upper)).all(1)
         low = scipy.stats.binom(copies, 1 - alpha).ppf(0.0005)
         assert inside.sum() >= low
@@ -199,8 +198,9 @@ class TestBands:
         n, k = 40, 12
         cells, alpha = plain(k), 0.1
         ranks = draw(n, k, 300, seed=7).T
-        test = compared(cells.below(ranks), UniformRanks(199).below(n, cells, 0), tails(n, cells))
-        curve = rank_curve(ranks, cells, test.null[0], alpha)
+        copies = UniformRanks(199).below(n, cells, 0)
+        test = compare(cells.below(ranks), copies, tails(n, cells.sizes))
+        curve = RankCurve.of(ranks, cells, test.null[0], alpha)
         out = ((curve.ecdf < curve.lower) | (curve.ecdf > curve.upper)).any(1)
         np.testing.assert_array_equal(out, test.pvalue <= alpha)
         assert 0 < out.sum() < 100
@@ -208,13 +208,13 @@ class TestBands:
     def test_both_sides_count_alike(self):
         """Ranks and the same ranks counted from the other end are as far from uniform."""
         ranks = draw(40, 12, 200, seed=3).T
-        here, there = (tails(40, plain(12))(plain(12).below(r)) for r in (ranks, 12 - ranks))
+        here, there = (tails(40, plain(12).sizes)(plain(12).below(r)) for r in (ranks, 12 - ranks))
         np.testing.assert_allclose(here, there)
 
     def test_the_difference(self):
         cells = plain(9)
-        null = tails(50, cells)(UniformRanks(99).below(50, cells, 0))
-        curve = rank_curve(draw(50, 9, 2).T, cells, null, 0.1)
+        null = tails(50, cells.sizes)(UniformRanks(99).below(50, cells, 0))
+        curve = RankCurve.of(draw(50, 9, 2).T, cells, null, 0.1)
         np.testing.assert_allclose(curve.difference, curve.ecdf - curve.levels)
         np.testing.assert_allclose(curve.difference_lower, curve.lower - curve.levels)
         assert (curve.difference_lower <= 0).all()
@@ -223,11 +223,4 @@ class TestBands:
     @pytest.mark.parametrize("alpha", [0, 0.001, 1, 2, float("nan"), "a"])
     def test_bad_levels(self, alpha):
         with pytest.raises((ValueError, TypeError), match="alpha: expected"):
-            edge_of(np.arange(99.0), alpha)
-
-
-def test_clopper_and_pearson_against_scipy():
-    for count, n in [(0, 20), (3, 20), (20, 20), (90, 100)]:
-        found = clopper_pearson(np.array(count / n), n, 0.1)
-        exact = scipy.stats.binomtest(count, n).proportion_ci(0.9)
-        np.testing.assert_allclose(found, [exact.low, exact.high])
+            critical_value(np.arange(99.0), alpha)

@@ -18,6 +18,7 @@ from assay._support.random import stream
 from assay.answers.predictive import rank_among
 from assay.classifiers.base import Classifier
 from assay.classifiers.features import Joint
+from assay.results import holm
 from tests.conftest import FunctionScores
 
 from .designs import log_density
@@ -105,7 +106,7 @@ def sbc(design, seed):
     kinds = {"KS": result, "chi-square": result.chi_square, "envelope": result.envelope}
     curves = [result.ecdf(alpha) for alpha in ALPHAS]
     return {
-        **{name: low(kind.adjusted) for name, kind in kinds.items()},
+        **{name: low(holm(kind.pvalue)) for name, kind in kinds.items()},
         "ECDF band": np.array([outside(c.ecdf[0], c.lower, c.upper) for c in curves]),
     }
 

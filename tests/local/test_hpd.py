@@ -4,7 +4,6 @@ import scipy.stats
 import torch
 
 from assay import Calibration, Draws, lhpd
-from assay.average.ranks import Values
 from assay.local.levels import Levels
 from assay.neighbourhood import Nearest
 from tests.local.test_levels import X_O, log_q
@@ -20,15 +19,15 @@ def exact(posterior, n, seed=0):
 class TestTriple:
     """An exact, a conservative and an overconfident posterior, and the direction of the error."""
 
-    def found(self, posterior):
+    def result(self, posterior):
         return lhpd(posterior.calibration(500, k=30), log_q(posterior))(X_O)
 
     def test_exact(self, gaussian):
-        assert self.found(gaussian()).pvalue > 0.05
+        assert self.result(gaussian()).pvalue > 0.05
 
     @pytest.mark.parametrize(("width", "words"), [(1.6, "too wide"), (0.6, "too narrow")])
     def test_wrong(self, gaussian, width, words):
-        result, sign = self.found(gaussian(width=width)), np.sign(width - 1)
+        result, sign = self.result(gaussian(width=width)), np.sign(width - 1)
         assert result.pvalue == 0.001
         assert result.area.sign == [sign]
         assert (sign * (result.curves[0] - result.alphas) > 0).all()
@@ -37,7 +36,7 @@ class TestTriple:
 
 @pytest.mark.parametrize("width", [0.8, 1.3])
 def test_against_the_chi_square_law(gaussian, width):
-    """A region of q of mass alpha holds the truth with probability F(width^2 F^-1(alpha))."""
+    """A region of mass alpha holds the true parameter in F(width^2 F^-1(alpha)) of cases."""
     posterior = gaussian(width=width, m=3)
     calibration = posterior.calibration(4000, k=200)
     result = lhpd(calibration, log_q(posterior))(Draws(torch.zeros(3)))
@@ -70,16 +69,6 @@ def test_units_do_not_matter(gaussian):
     there = test(8 * X_O + 3)
     np.testing.assert_allclose(there.curves, first.curves, atol=0.02)
     assert there.pvalue == pytest.approx(first.pvalue, abs=0.02)
-
-
-def test_values_of_a_density(gaussian):
-    calibration, density = gaussian().calibration(100, 3), log_q(gaussian())
-    draws = density(calibration.theta_q.flatten(0, 1), calibration.x.repeat_interleave(3, 0))
-    values = Values(density(calibration.theta, calibration.x), draws.reshape(100, 3))
-    first, again = (lhpd(calibration, given, null=9)(X_O) for given in (density, values))
-    np.testing.assert_array_equal(first.null, again.null)
-    assert first.statistic == again.statistic
-    assert first.settings["test"] == "local HPD coverage"
 
 
 LEVELS = Levels(torch.rand(50), torch.randn(50, 2))

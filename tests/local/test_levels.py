@@ -6,17 +6,10 @@ import torch
 from assay import Calibration, Draws, lhpd, lpit
 from assay._support.random import stream
 from assay.average.ranks import Values
-from assay.local.levels import (
-    Around,
-    Band,
-    CurvesAt,
-    Levels,
-    Uniform,
-    level_test,
-    null_band,
-    weighted_curves,
-)
+from assay.local.levels import Band, Levels
+from assay.local.pit import LPIT
 from assay.neighbourhood import Distance, Nearest
+from tests.average.test_ranks import densities
 
 N = 3000
 
@@ -31,6 +24,11 @@ def log_q(posterior):
 
 def uniform(u):
     return scipy.stats.kstest(np.asarray(u).ravel(), "uniform").pvalue
+
+
+def level_test(levels, near=None, null=None, alphas=(0.1, 0.5, 0.9), seed=0):
+    """A test of levels, which may have any number of columns."""
+    return LPIT.of(levels, near, null, alphas, seed)
 
 
 class TestHPD:
@@ -53,21 +51,14 @@ class TestHPD:
 
     def test_values_are_as_good_as_a_function(self, gaussian):
         calibration = gaussian().calibration(100, k=5)
-        density = log_q(gaussian())
-        x = calibration.x.repeat_interleave(5, 0)
-        draws = density(calibration.theta_q.flatten(0, 1), x).reshape(100, 5)
-        values = Values(density(calibration.theta, calibration.x), draws)
-        again = Levels.hpd(calibration, values)
-        assert torch.equal(again.u, Levels.hpd(calibration, density).u)
+        again = Levels.hpd(calibration, Values(*densities(calibration, log_q(gaussian()))))
+        assert torch.equal(again.u, Levels.hpd(calibration, log_q(gaussian())).u)
 
-    def test_a_truth_where_q_has_no_density(self, gaussian):
+    def test_a_true_parameter_where_q_has_no_density(self, gaussian):
         calibration = gaussian().calibration(100, k=5)
-        density = log_q(gaussian())
-        truth = density(calibration.theta, calibration.x).numpy().copy()
-        truth[3] = -np.inf
-        x = calibration.x.repeat_interleave(5, 0)
-        draws = density(calibration.theta_q.flatten(0, 1), x).reshape(100, 5)
-        levels = Levels.hpd(calibration, Values(truth, draws))
+        true, draws = densities(calibration, log_q(gaussian()))
+        true = torch.where(torch.arange(100) == 3, -torch.inf, true)
+        levels = Levels.hpd(calibration, Values(true, draws))
         row = (levels.x == calibration.x[3]).all(1)
         assert levels.u[row] >= 5 / 6
 
@@ -105,7 +96,7 @@ class TestPIT:
         assert torch.equal(ranks, torch.arange(10.0)[:, None].expand_as(ranks))
 
     def test_ties_are_broken_by_chance(self):
-        """Counts of a discrete q: the truth is no more often first among its equals."""
+        """Counts of a discrete q: the true parameter is no more often first among its equals."""
         generator = stream(1, "ties")
         members = torch.randint(3, (N, 9, 1), generator=generator).float()
         x = torch.randn(N, 1, generator=generator)
@@ -113,8 +104,10 @@ class TestPIT:
 
     def test_another_base(self):
         z, x = torch.rand(2, 50, 2, generator=stream(0, "base"))
+        zero, one = torch.zeros(2), torch.ones(2)
+        uniform_base = torch.distributions.Independent(torch.distributions.Uniform(zero, one), 1)
         with pytest.raises(ValueError, match=r"calibration: expected latents with base N\(0, I\)"):
-            Levels.pit(Calibration.from_base(z, x, Uniform(2)))
+            Levels.pit(Calibration.from_base(z, x, uniform_base))
 
     def test_too_few_draws(self, gaussian):
         with pytest.raises(ValueError, match="theta_q: expected at least 4 draws"):
@@ -131,9 +124,9 @@ def test_the_order_of_rows_does_not_matter(gaussian):
     u, x = calibration.theta.sigmoid(), calibration.x
     order = torch.randperm(200, generator=stream(0, "shuffle"))
     rows = torch.arange(200)
-    first, again = Levels(u, x).copies(3, 0), Levels(u[order], x[order]).copies(3, 0)
+    first, again = level_test(Levels(u, x)), level_test(Levels(u[order], x[order]))
     for h in range(4):
-        assert torch.equal(first(h, rows), again(h, rows))
+        assert torch.equal(first.version(h, rows), again.version(h, rows))
 
 
 def test_units_of_parameters_do_not_matter(gaussian):
@@ -145,22 +138,22 @@ def test_units_of_parameters_do_not_matter(gaussian):
     assert changed.double().mean() < 0.01
 
 
-class TestCopies:
+class TestVersions:
     def test_the_data_is_the_first(self, gaussian):
         levels = Levels.pit(gaussian().calibration(100, k=9))
-        assert torch.equal(levels.copies(3, 0)(0, torch.arange(100)), levels.u)
+        assert torch.equal(level_test(levels).version(0, torch.arange(100)), levels.u)
 
     def test_known_law(self):
         u, x = torch.zeros(N), torch.randn(N, 1, generator=stream(0, "x"))
-        copies = Levels(u, x).copies(2, 0)
-        first, second = (copies(h, torch.arange(N)) for h in (1, 2))
+        version = level_test(Levels(u, x)).version
+        first, second = (version(h, torch.arange(N)) for h in (1, 2))
         assert uniform(first) > 0.01
         assert not torch.equal(first, second)
-        assert torch.equal(copies(1, torch.tensor([5, 7])), first[[5, 7]])
+        assert torch.equal(version(1, torch.tensor([5, 7])), first[[5, 7]])
 
     def test_exchange_takes_members_of_the_same_set_in_all_columns(self, gaussian):
-        levels = Levels.pit(gaussian().calibration(200, k=9))
-        copy = levels.copies(1, 0)(1, torch.arange(200))
+        levels = Levels.pit(gaussian().calibration(1000, k=9))
+        copy = level_test(levels).version(1, torch.arange(1000))
         members = torch.cat([levels.u[:, None], levels.u_q], 1)
         same = (members == copy[:, None]).all(2)
         assert (same.sum(1) == 1).all()
@@ -169,8 +162,8 @@ class TestCopies:
 
     def test_other_observations_meet_other_nulls(self):
         x = torch.randn(2, 100, 2, generator=stream(0, "x"))
-        a, b = (Levels(torch.zeros(100), part).copies(1, 0)(1, torch.arange(100)) for part in x)
-        assert not torch.equal(a, b)
+        tests = [level_test(Levels(torch.zeros(100), part)) for part in x]
+        assert not torch.equal(*(test.version(1, torch.arange(100)) for test in tests))
 
 
 def test_an_embedding_comes_along(gaussian):
@@ -206,80 +199,53 @@ def test_bad_levels(make, message):
         make()
 
 
-ALPHAS = np.array([0.1, 0.5, 0.9])
 GRID = torch.randn(200, 2, generator=stream(0, "x"))
 U = torch.rand(200, 2, generator=stream(0, "u"))
 
 
-def curves(near, copies, x_o):
-    """Curves (o, H + 1, j, g) of all copies."""
-    return weighted_curves(Around.of(near, copies, x_o), copies, ALPHAS)[0]
-
-
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_against_a_loop(share):
-    """Every curve of every copy, counted one by one."""
-    copies, near = Levels(U, GRID).copies(4, 0), Nearest(share)
+    """Every curve of every version, counted one by one."""
+    test = level_test(Levels(U, GRID), share, 4)
     x_o = torch.tensor([[0.0, 0.0], [1.0, -1.0]])
-    found, inside = curves(near, copies, x_o), near.inside(copies.levels.x, x_o).numpy()
+    found, inside = test.curves(x_o), test.near.inside(test.levels.x, x_o).numpy()
     assert found.shape == (2, 5, 2, 3)
     for h in range(5):
-        u = copies(h, torch.arange(200)).numpy()
+        u = test.version(h, torch.arange(200)).numpy()
         for i in range(2):
-            for g, alpha in enumerate(ALPHAS):
+            for g, alpha in enumerate(test.alphas):
                 expected = (u[inside[i]] <= np.float32(alpha)).mean(0)
                 np.testing.assert_allclose(found[i, h, :, g], expected, atol=1e-6)
 
 
 def test_all_of_them_are_an_empirical_distribution():
-    found = curves(Nearest(1.0), Levels(U, GRID).copies(1, 0), GRID[:1])[0, 0]
-    expected = (U[..., None] <= torch.tensor(ALPHAS).float()).double().mean(0)
-    np.testing.assert_allclose(found, expected)
+    test = level_test(Levels(U, GRID), 1.0, 1)
+    expected = (U[..., None] <= torch.tensor(test.alphas).float()).double().mean(0)
+    np.testing.assert_allclose(test.curves(GRID[:1])[0, 0], expected)
 
 
 def test_a_level_at_alpha_is_below_it():
-    copies = Levels(torch.full((50,), 0.1), GRID[:50]).copies(1, 0)
-    np.testing.assert_allclose(curves(Nearest(1.0), copies, GRID[:1])[0, 0, 0], 1)
+    test = level_test(Levels(torch.full((50,), 0.1), GRID[:50]), 1.0, 1)
+    np.testing.assert_allclose(test.curves(GRID[:1])[0, 0, 0], 1)
 
 
 def test_threads_change_nothing():
-    copies = Levels(U, GRID).copies(20, 0)
+    test = level_test(Levels(U, GRID), null=20)
     before = torch.get_num_threads()
     found = []
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            found.append(curves(Nearest(), copies, GRID[:2]))
+            found.append(test.curves(GRID[:2]))
     finally:
         torch.set_num_threads(before)
     np.testing.assert_array_equal(*found)
 
 
-def test_rows_that_are_far_are_left_out():
-    around = Around.of(Nearest(0.2), Levels(U, GRID).copies(1, 0), GRID[:2])
-    assert around.shape == (2, 1)
-    assert 40 < len(around.rows) <= 80
-    torch.testing.assert_close(around.weights.sum(0), torch.ones(2).double())
-    np.testing.assert_allclose(around.pairs, [[40], [40]])
-
-
-def test_columns_are_combined_and_a_single_one_stays_what_it_is():
-    statistics = np.random.default_rng(0).uniform(size=(1, 3, 4, 10))
-    curves = CurvesAt(np.zeros((4, 10, 3, 5)), statistics)
-    assert curves.columns.shape == (3, 4, 10)
-    assert curves.total.shape == (4, 10)
-    assert curves.fields["null_statistics"].shape == (4, 3, 9)
-    single = CurvesAt(np.zeros((4, 10, 1, 5)), statistics[:, :1])
-    np.testing.assert_array_equal(single.total, statistics[0, 0])
-    # Larger in every column is larger together.
-    statistics[..., 7] = 5
-    assert (curves.total.argmax(1) == 7).all()
-
-
 def test_a_null_band_holds_what_it_says():
     """Data that are like their 39 null copies lie beyond it in 5 %; 20 000 repetitions."""
     values = np.random.default_rng(0).standard_normal((20_000, 40))
-    beyond = Band(values[:, 0], *null_band(values[:, 1:], 1)).sign
+    beyond = Band.of(values[:, 0], values[:, 1:].T).sign
     low, high = scipy.stats.binom(20_000, 0.025).interval(0.999)
     assert all(low <= (beyond == side).sum() <= high for side in (-1, 1))
 
@@ -287,23 +253,19 @@ def test_a_null_band_holds_what_it_says():
 def test_a_band_says_on_which_side_a_number_lies():
     band = Band(np.array([[1.0, 0.0, -1.0]]), *np.array([[[-0.5] * 3], [[0.5] * 3]]))
     assert band.sign.tolist() == [[1, 0, -1]]
-    assert band[0].sign.tolist() == [1, 0, -1]
 
 
 class TestArguments:
-    def found(self, near=None, null=None, alphas=ALPHAS):
-        return level_test(Levels(U, GRID), near, null, alphas, 3)
-
     def test_defaults(self):
-        found = self.found(alphas=(0.5, 0.1, 0.5))
-        assert (found["copies"].n, found["copies"].seed) == (999, 3)
-        assert found["where"] == Nearest(distance=Distance())
-        assert found["alphas"].tolist() == [0.1, 0.5]
+        test = level_test(Levels(U, GRID), alphas=(0.5, 0.1, 0.5), seed=3)
+        assert (test.null, test.seed) == (999, 3)
+        assert test.near == Nearest(distance=Distance())
+        assert test.alphas.tolist() == [0.1, 0.5]
 
     def test_what_is_near(self):
-        assert self.found(0.3)["where"] == Nearest(0.3, Distance())
+        assert level_test(Levels(U, GRID), 0.3).near == Nearest(0.3, Distance())
         own = Nearest(0.3, Distance(torch.sin))
-        assert self.found(own)["where"] is own
+        assert level_test(Levels(U, GRID), own).near is own
 
     @pytest.mark.parametrize(
         ("given", "message"),
@@ -321,7 +283,7 @@ class TestArguments:
     )
     def test_bad_ones(self, given, message):
         with pytest.raises((TypeError, ValueError), match=message):
-            self.found(**given)
+            level_test(Levels(U, GRID), **given)
 
 
 def same(calibration):
@@ -408,6 +370,7 @@ class TestEveryTest:
         assert result.hypothesis.endswith("throughout the nearest 20% of x around x_o")
         assert result.adjustment.words.endswith("whichever of the local hypotheses are true")
         assert {"n": 100, "nulls": 19, "seed": 0, "d": 2}.items() <= result.settings.items()
+        assert result.settings["test"] in ("local HPD coverage", "local PIT")
         assert {"assay", "torch", "numpy"} <= set(result.settings)
 
     def test_x_o_that_does_not_fit(self, gaussian, make):

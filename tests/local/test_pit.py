@@ -42,7 +42,7 @@ class TestTriple:
 
 
 def correlated(space, n=1000, k=15, rho=0.6, seed=0):
-    """Truths whose coordinates are correlated, where q knows of no correlation."""
+    """True parameters with correlated coordinates, where q has no correlation."""
     generator = stream(seed, "correlated")
     factor = torch.linalg.cholesky(torch.tensor([[1.0, rho], [rho, 1.0]]))
     theta = torch.randn(n, 2, generator=generator) @ factor.mT
@@ -92,7 +92,7 @@ def test_correlations_at_many_observations(gaussian, space):
     test = lpit(given(gaussian(width=1.2), space, n=200), null=19)
     x_o = torch.stack([X_O, -X_O, 2 * X_O])
     many, one = test(x_o), test(x_o[1])
-    assert many.correlation.shape == many.null_correlation.shape == (3, 2, 2)
+    assert many.correlation.shape == (3, 2, 2)
     np.testing.assert_allclose(many.correlation[1], one.correlation, atol=1e-12)
     assert many.pvalue_independence[1] == one.pvalue_independence
     assert "p indep." in many.table[0]

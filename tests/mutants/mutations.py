@@ -647,7 +647,7 @@ MUTATIONS = (
         "_support/random.py",
         'return (seed ^ int.from_bytes(digest, "big")) % 2**62',
         "return seed",
-        f"{LEVELS}::TestCopies::test_other_observations_meet_other_nulls",
+        f"{LEVELS}::TestVersions::test_other_observations_meet_other_nulls",
     ),
     # Held-out data.
     Mutation(
@@ -675,15 +675,15 @@ MUTATIONS = (
     Mutation(
         "ties always fall to one side",
         "average/ranks.py",
-        "added[:, j] = (share * (ties[:, j] + 1)).astype(ties.dtype)",
-        "added[:, j] = ties[:, j]",
+        "ranks[:, j] += (share * (ties[:, j] + 1)).astype(ranks.dtype)",
+        "ranks[:, j] += ties[:, j]",
         f"{RANKS}::TestTies::test_ranks_are_uniform",
     ),
     Mutation(
         "levels of ranks that are not uniform",
         "average/ranks.py",
-        "(self.ranks + chance.numpy()) / (self.k + 1)",
-        "(self.ranks + chance.numpy()) / (self.k + 2)",
+        "(ranks + chance.numpy()) / (k + 1)",
+        "(ranks + chance.numpy()) / (k + 2)",
         f"{RANKS}::TestRanks::test_levels_are_uniform",
     ),
     Mutation(
@@ -696,22 +696,22 @@ MUTATIONS = (
     Mutation(
         "a bias of ranks with the wrong sign",
         "average/sbc.py",
-        "z = NODES * np.exp(-width) - bias",
-        "z = NODES * np.exp(-width) + bias",
+        "z = NODES * np.exp(-log_width) - bias",
+        "z = NODES * np.exp(-log_width) + bias",
         "tests/average/test_sbc.py::TestTriple::test_wrong",
     ),
     Mutation(
         "regions of the lowest density",
         "average/coverage.py",
-        "positions, weights = ranks.k - ranks.ranks, np.ones(ranks.k + 1, int)",
-        "positions, weights = ranks.ranks, np.ones(ranks.k + 1, int)",
+        "k - rank(calibration, values, seed)",
+        "rank(calibration, values, seed)",
         f"{COVERAGE}::TestTriple::test_width",
     ),
     Mutation(
         "overconfident for conservative",
         "average/coverage.py",
-        "lambda u: 0.5 - u, chance.seed",
-        "lambda u: u - 0.5, chance.seed",
+        "return 0.5 - levels",
+        "return levels - 0.5",
         f"{COVERAGE}::TestTriple::test_width",
     ),
     Mutation(
@@ -726,13 +726,13 @@ MUTATIONS = (
         "average/coverage.py",
         "index = (uniform[:, :size] * (k + 1)).long()",
         "index = (uniform[:, :size] * 0).long()",
-        f"{COVERAGE}::TestReferences::test_which_member_is_the_truth_has_no_say",
+        f"{COVERAGE}::TestReferences::test_which_member_is_the_true_parameter_has_no_say",
     ),
     Mutation(
         "HPD levels by the lowest density",
         "local/levels.py",
-        "values = Values(-densities.truth[order], -densities.draws[order])",
-        "values = Values(densities.truth[order], densities.draws[order])",
+        "true, draws = (-part[calibration.order] for part in densities)",
+        "true, draws = (part[calibration.order] for part in densities)",
         f"{LEVELS}::TestHPD::test_small_levels_are_in_the_middle",
     ),
     Mutation(
@@ -745,22 +745,22 @@ MUTATIONS = (
     Mutation(
         "an exchange of levels that leaves the truth out",
         "local/levels.py",
-        "who = cpu.randint(u_q.shape[1] + 1, (len(u),), generator=generator)",
-        "who = cpu.randint(1, u_q.shape[1] + 1, (len(u),), generator=generator)",
-        f"{LEVELS}::TestCopies::test_exchange_takes_members_of_the_same_set_in_all_columns",
+        "label = cpu.randint(u_q.shape[1] + 1, (len(u),), generator=generator)",
+        "label = cpu.randint(1, u_q.shape[1] + 1, (len(u),), generator=generator)",
+        f"{LEVELS}::TestVersions::test_exchange_takes_members_of_the_same_set_in_all_columns",
     ),
     Mutation(
         "levels far from x_o count as much",
         "local/levels.py",
-        "x_o).double()[:, None]",
-        "x_o).double()[:, None] * 0 + 1",
+        "self.near.inside(self.levels.calibration.features, x_o)",
+        "self.near.inside(self.levels.calibration.features, x_o) | True",
         f"{LEVELS}::test_against_a_loop",
     ),
     Mutation(
         "null bands that are a copy too narrow",
         "local/levels.py",
-        'axis=axis, method="weibull"',
-        "axis=axis",
+        'axis=-2, method="weibull"',
+        "axis=-2",
         f"{LEVELS}::test_a_null_band_holds_what_it_says",
     ),
     Mutation(
@@ -773,8 +773,8 @@ MUTATIONS = (
     Mutation(
         "local PITs that do not look at dependence",
         "local/pit.py",
-        "total = combined(np.stack([curves.total, independence]))",
-        "total = curves.total",
+        "both = combined(np.stack([of_curves, independence]))",
+        "both = of_curves",
         "tests/local/test_pit.py::test_a_wrong_correlation_shows_in_the_independence_alone",
     ),
     # The paper's statistic, and simulations of a draw.

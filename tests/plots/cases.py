@@ -21,7 +21,7 @@ from assay.answers.rows import Bounds
 from assay.answers.typical import Typical
 from assay.average.coverage import CoverageResult, TARPResult
 from assay.average.sbc import SBCResult
-from assay.average.uniform import Cells, chi_square, compared, tails
+from assay.average.uniform import Cells, chi_square, compare, tails
 from assay.check import Check
 from assay.local.lc2st import LC2STResult
 from assay.local.pit import LPITResult
@@ -96,13 +96,14 @@ def ranks(j=2, n=400, k=30):
 
 def copies(n, cells, h=199):
     """Counts of uniform ranks below the edges of cells, with shape (g, h)."""
-    return random(9).multinomial(n, cells.shares, size=h).T.cumsum(0)
+    shares = np.array(cells.sizes) / sum(cells.sizes)
+    return random(9).multinomial(n, shares, size=h).T.cumsum(0)
 
 
 def surprise(positions, weights):
     """The surprise of whole curves, with its null."""
     n, cells = len(positions), Cells.of(weights)
-    return compared(cells.below(positions), copies(n, cells), tails(n, cells))
+    return compare(cells.below(positions), copies(n, cells), tails(n, cells.sizes))
 
 
 def sbc(j=2):
@@ -112,7 +113,7 @@ def sbc(j=2):
     return SBCResult(
         statistic=np.linspace(0.1, 0.05, j),
         null=distance,
-        chi_square=compared(below, null, partial(chi_square, cells=cells)),
+        chi_square=compare(below, null, partial(chi_square, cells=cells)),
         envelope=surprise(positions, np.ones(31, int)),
         ranks=positions,
         k=30,
@@ -171,7 +172,6 @@ def levels(j=2, h=99):
         independence=np.array(0.0),
         null_independence=np.zeros(h),
         correlation=np.eye(j),
-        null_correlation=np.zeros((h, j, j)),
         **WORDS,
     )
 

@@ -2,6 +2,5 @@
 
 A calibration with draws of q comes in; a :class:`~assay.results.Result` with a row for each
 quantity comes out. Passing is necessary for a right q, not sufficient: errors at one x may cancel
-those at another. Imports what all diagnostics may, and nothing of
-:mod:`~assay.diagnostics.local`.
+those at another.
 """

@@ -1,13 +1,14 @@
-r"""Simulation-based calibration: the ranks of the truth among draws of q, on average over x.
+r"""Simulation-based calibration: ranks of the true parameter among draws of q, over all x.
 
-If q is right, the rank of the truth in any quantity :math:`f(\theta, x)` among the k draws of q at
-the same x is uniform on 0..k. By default the quantities are the parameters; functions that depend
-on x as well, such as the log-likelihood, see errors that parameters alone do not. Passing says
-little: q = prior passes for every parameter, and errors at one x may cancel those at another.
+If q is right, the rank of the true parameter in any quantity :math:`f(\theta, x)` among the k
+draws of q at the same x is uniform on 0..k. By default the quantities are the parameters;
+functions that depend on x as well, such as the log-likelihood, find errors that parameters alone
+do not. Passing says little: q = prior passes for every parameter, and errors at one x may cancel
+those at another.
 
-The shape of ranks tells the error. :math:`w = \Phi^{-1}((r + 1/2) / (k + 1))` is about the truth
-in standard deviations of q if q is Gaussian. The bias and the width of q are those for which
-normal truths, ranked among k draws, have the mean and the variance of w that are seen.
+The shape of ranks tells the error. :math:`w = \Phi^{-1}((r + 1/2) / (k + 1))` is about the true
+parameter in standard deviations of q if q is Gaussian. The bias and the width of q are those for
+which normal true parameters, ranked among k draws, have the observed mean and variance of w.
 
 References: Talts et al. 2018, *Validating Bayesian Inference Algorithms with Simulation-Based
 Calibration*; Modrák et al. 2023, *Simulation-Based Calibration Checking for Bayesian Computation*;
@@ -17,40 +18,40 @@ Säilynoja, Bürkner and Vehtari 2022, *Graphical test for discrete uniformity*.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.optimize
 import scipy.special
 import scipy.stats
 
-from .._support.inputs import as_null, check_number, full_precision
+from .._support.inputs import as_null, check_share, full_precision
 from .._support.random import Seed, seed_of
 from ..data.calibration import Calibration, check_calibration
 from ..names import readable
 from ..printing import equals, rows_of
 from ..results import Result, holm, settings_of, too_few
-from .ranks import Quantity, RowStream, ranked
+from .ranks import Quantity, RowStream, check_draws, evaluate, rank
 from .uniform import (
     Cells,
-    Compared,
     RankCurve,
+    RankStatistic,
     UniformRanks,
     bins,
     chi_square,
-    compared,
+    compare,
     ks,
-    rank_curve,
-    surprised,
+    tails,
 )
 
 # With a bias beyond this many standard deviations ranks pile up at one end, whatever the width.
-TELLING = 1.0
-# A grid of truths in standard deviations of q, and nodes of a standard normal.
+LARGEST_BIAS = 1.0
+# A grid of true parameters in standard deviations of q, and nodes of a standard normal.
 GRID = np.linspace(-12, 12, 1201)
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(80)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
-DIFFERENCE = 0.01
+# Half the step of a numerical derivative.
+STEP = 0.01
 # Copies of uniform ranks by which the band of a histogram is found.
 COPIES = 4999
 
@@ -71,7 +72,7 @@ def sbc(
             default.
         null: The number of null copies; 999 by default, or as many as adjusting for all
             quantities asks for.
-        seed: An int or a generator; it breaks ties and draws the null.
+        seed: An int or a generator; it breaks ties and makes the null.
 
     Returns:
         Ranks, three tests of their uniformity, and what their shape says.
@@ -88,22 +89,21 @@ def sbc(
     """
     check_calibration(calibration)
     seed = seed_of(seed)
-    ranks = ranked(calibration, quantities, seed)
-    usual = UniformRanks.enough(len(ranks.names))
-    null = as_null(null, usual, UniformRanks, hint="UniformRanks(999)")
-    cells = Cells.of(np.ones(ranks.k + 1, int))
-    data = cells.below(ranks.ranks)
-    own = RowStream.of(calibration, seed).seed
-    copies = null.below(len(ranks.ranks), cells, own)
-    distance = compared(data, copies, partial(ks, cells=cells))
+    values = evaluate(calibration, quantities)
+    ranks, k = rank(calibration, values, seed), check_draws(calibration).shape[1]
+    null = as_null(null, UniformRanks.enough(len(values)), UniformRanks, hint="UniformRanks(999)")
+    cells = Cells.of(np.ones(k + 1, int))
+    data = cells.below(ranks)
+    copies = null.below(len(ranks), cells, RowStream.of(calibration, seed).seed)
+    distance = compare(data, copies, partial(ks, cells=cells))
     return SBCResult(
         statistic=distance.statistic,
         null=distance.null,
-        chi_square=compared(data, copies, partial(chi_square, cells=cells)),
-        envelope=surprised(data, cells, null, own),
-        ranks=ranks.ranks,
-        k=ranks.k,
-        names=ranks.names,
+        chi_square=compare(data, copies, partial(chi_square, cells=cells)),
+        envelope=compare(data, copies, tails(len(ranks), cells.sizes)),
+        ranks=ranks,
+        k=k,
+        names=tuple(values),
         hypothesis=null.hypothesis,
         settings=settings_of("SBC", calibration, null=null, seed=seed),
     )
@@ -111,22 +111,14 @@ def sbc(
 
 @dataclass(frozen=True, eq=False)
 class RankHistogram:
-    """Counts of ranks in bins, with a null band that holds all bars of a quantity at once.
+    """Counts of ranks in bins, with a null band that holds all bars of a quantity at once."""
 
-    Args:
-        edges: The ranks at which bins begin, and k + 1 at last, with shape (b + 1,).
-        counts: Counts of j quantities, with shape (j, b).
-        expected: What they are on average if q is right, with shape (b,).
-        lower, upper: Ends of the band, with shape (b,).
-        alpha: One minus the joint coverage of the band.
-    """
-
-    edges: np.ndarray
-    counts: np.ndarray
-    expected: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    alpha: float
+    edges: np.ndarray  # the ranks at which bins begin, and k + 1 at last, (b + 1,)
+    counts: np.ndarray  # counts of j quantities, (j, b)
+    expected: np.ndarray  # what they are on average if q is right, (b,)
+    lower: np.ndarray  # lower end of the band, (b,)
+    upper: np.ndarray  # its upper end, (b,)
+    alpha: float  # one minus the joint coverage of the band
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -139,17 +131,18 @@ class SBCResult(Result):
         chi_square: The chi-square statistic over bins of ranks, with its null.
         envelope: The surprise of the whole distribution function, with its null: it is beyond
             the band of :meth:`ecdf` if and only if its p-value is at most alpha.
-        ranks: The ranks of the truths, from 0 to k, with shape (n, j).
+        ranks: The ranks of the true parameters, from 0 to k, with shape (n, j).
         k: The number of draws of q at each x.
         names: Names of the quantities.
     """
 
-    chi_square: Compared
-    envelope: Compared
+    chi_square: RankStatistic
+    envelope: RankStatistic
     ranks: np.ndarray
     k: int
     names: tuple[str, ...]
     heading: ClassVar[str] = "quantity"
+    shared: ClassVar[tuple[str, ...]] = ("ranks",)
 
     @property
     def adjusted(self) -> np.ndarray:
@@ -164,17 +157,17 @@ class SBCResult(Result):
     @property
     def bias_null(self) -> float:
         """The standard deviation of the bias if q is right."""
-        return self._nulls[0]
+        return self._null_deviations[0]
 
     @property
     def dispersion(self) -> np.ndarray:
-        """Width of q over that of the truth, about, with shape (j,): above one, q is too wide."""
-        return np.asarray(np.exp(self._errors[:, 1]))
+        """Width of q over the true one, about, with shape (j,): above one, q is too wide."""
+        return np.exp(self._errors[:, 1])
 
     @property
     def dispersion_null(self) -> float:
         """The standard deviation of the dispersion, around one, if q is right."""
-        return self._nulls[1]
+        return self._null_deviations[1]
 
     @property
     def directions(self) -> tuple[str, ...]:
@@ -191,11 +184,6 @@ class SBCResult(Result):
     def labels(self) -> tuple[str, ...]:
         """The names of the quantities."""
         return self.names
-
-    def _row(self, i: int) -> "SBCResult":
-        own, columns = slice(i, i + 1), ("statistic", "null", "chi_square", "envelope", "names")
-        parts: dict[str, Any] = {name: getattr(self, name)[own] for name in columns}
-        return replace(self, ranks=self.ranks[:, own], **parts)
 
     @property
     def table(self) -> list[dict[str, float]]:
@@ -215,27 +203,24 @@ class SBCResult(Result):
     def sentence(self) -> str:
         """One sentence to quote."""
         low = np.flatnonzero(self.adjusted <= 0.05)
+        smallest = f"p {equals(float(self.adjusted.min()))}"
+        if len(self.names) > 1:
+            smallest = f"smallest {smallest}, corrected for {len(self.names)} quantities"
         if not len(low):
             return (
-                f"The ranks of no quantity depart from uniform beyond noise ({self._smallest}); "
+                f"The ranks of no quantity depart from uniform beyond noise ({smallest}); "
                 f"errors that ranks do not show remain possible.{too_few(*self.null.shape)}"
             )
-        said = "; ".join(f"{readable(self.names[j])}: q is {self.directions[j]}" for j in low[:6])
+        words = "; ".join(f"{readable(self.names[j])}: q is {self.directions[j]}" for j in low[:6])
         more = "; ..." if len(low) > 6 else ""
         return (
             f"The ranks of {len(low)} of {len(self.names)} quantities depart from uniform "
-            f"({self._smallest}): {said}{more}."
+            f"({smallest}): {words}{more}."
         )
-
-    @property
-    def _smallest(self) -> str:
-        """The smallest p-value in words."""
-        p, j = f"p {equals(float(self.adjusted.min()))}", len(self.names)
-        return p if j == 1 else f"smallest {p}, corrected for {j} quantities"
 
     def ecdf(self, alpha: float = 0.05) -> RankCurve:
         """The distribution functions of ranks, with a band of joint coverage 1 - alpha."""
-        return rank_curve(self.ranks, self._cells, self.envelope.null[0], alpha)
+        return RankCurve.of(self.ranks, self._cells, self.envelope.null[0], alpha)
 
     def histogram(self, alpha: float = 0.05) -> RankHistogram:
         """Counts of ranks in the bins of the chi-square statistic.
@@ -243,87 +228,85 @@ class SBCResult(Result):
         The band is binomial in each bin, at the level, the same for all, with which it holds all
         counts of a share 1 - alpha of copies of uniform ranks.
         """
-        if not check_number("alpha", alpha) < 1:
-            raise ValueError(f"alpha: expected a number between 0 and 1; got {alpha}.")
+        check_share("alpha", alpha)
         n, cells = len(self.ranks), self._cells
         starts = bins(n, cells)
         counts = np.diff(cells.below(self.ranks)[starts[1:] - 1], axis=0, prepend=0)
         shares = np.diff(cells.levels[starts])
         law = scipy.stats.binom(n, shares)
         copies = np.random.default_rng(0).multinomial(n, shares, COPIES)
-        tails = np.minimum(law.cdf(copies), law.sf(copies - 1)).min(1)
+        smaller = np.minimum(law.cdf(copies), law.sf(copies - 1)).min(1)
         # The largest tail below which so few copies lie; a count that has it is inside.
-        level = 2 * np.sort(tails)[max(0, int(alpha * (1 + COPIES)) - 1)] * (1 - 1e-9)
+        level = 2 * np.sort(smaller)[max(0, int(alpha * (1 + COPIES)) - 1)] * (1 - 1e-9)
         lower, upper = law.interval(1 - level)
         return RankHistogram(cells.edges[starts], counts.T, law.mean(), lower, upper, alpha)
+
+    def _row(self, i: int) -> "SBCResult":
+        own = slice(i, i + 1)
+        return replace(self._take(own), ranks=self.ranks[:, own], names=self.names[own])
 
     @property
     def _cells(self) -> Cells:
         return Cells.of(np.ones(self.k + 1, int))
 
-    @property
-    def _scores(self) -> np.ndarray:
-        """Normal scores of the ranks 0..k."""
-        return np.asarray(scipy.special.ndtri((np.arange(self.k + 1) + 0.5) / (self.k + 1)))
-
     @cached_property
     def _errors(self) -> np.ndarray:
-        """Bias and logarithm of the width that give scores their mean and variance, (j, 2)."""
-        law = _Scores.of(self._scores)
-        scores = self._scores[self.ranks]
+        """Bias and logarithm of the width of q, (j, 2)."""
+        law = _ScoreMoments.of(self.k)
+        scores = law.scores[self.ranks]
         moments = zip(scores.mean(0), scores.var(0), strict=True)
-        return np.array([law.solved(*pair) for pair in moments])
+        return np.array([law.solve(*pair) for pair in moments])
 
     @cached_property
-    def _nulls(self) -> tuple[float, float]:
-        """Standard deviations of bias and width if q is right."""
-        law, square = _Scores.of(self._scores), self._scores**2
-        slopes = [
-            (law(*DIFFERENCE * e) - law(*-DIFFERENCE * e)) / (2 * DIFFERENCE) for e in np.eye(2)
-        ]
-        noise = square.mean(), (square**2).mean() - square.mean() ** 2
-        deviations = np.sqrt(np.array(noise) / len(self.ranks))
-        return float(deviations[0] / abs(slopes[0][0])), float(deviations[1] / abs(slopes[1][1]))
+    def _null_deviations(self) -> tuple[float, float]:
+        """Standard deviations of bias and width if q is right, by the delta method."""
+        law = _ScoreMoments.of(self.k)
+        steps = STEP * np.eye(2)
+        slopes = [(law(*step) - law(*-step))[i] / (2 * STEP) for i, step in enumerate(steps)]
+        square = law.scores**2
+        variances = square.mean(), (square**2).mean() - square.mean() ** 2
+        bias, width = np.sqrt(np.array(variances) / len(self.ranks)) / np.abs(slopes)
+        return float(bias), float(width)
 
     def _direction(self, bias: float, width: float, limit: float) -> str:
         words = []
-        # Truths that scatter more than q says leave its bias less sure.
+        # If true parameters scatter more than q says, its bias is less certain.
         if abs(bias) > limit * self.bias_null * max(1, 1 / width):
             words.append(f"too {'high' if bias > 0 else 'low'} by {abs(bias):.2f} sd")
-        if abs(width - 1) > limit * self.dispersion_null and abs(bias) < TELLING:
+        if abs(width - 1) > limit * self.dispersion_null and abs(bias) < LARGEST_BIAS:
             word = "conservative" if width > 1 else "overconfident"
             words.append(f"{word}: ranks as if it were {width:.2f} times as wide as the truth")
         return ", ".join(words) or "off in neither location nor width beyond noise"
 
 
 @dataclass(frozen=True, eq=False)
-class _Scores:
-    """Mean and variance of scores of ranks, for normal q and truth, as k draws let them be seen.
+class _ScoreMoments:
+    """Mean and variance of the normal scores of ranks among k draws, for a normal q.
 
-    Ranks among few draws cannot lie far out, however far out the truth lies. Scores of a truth at
-    each point of a grid, in standard deviations of q, have these moments of order one and two.
+    Ranks among few draws cannot lie far out, however far out the true parameter lies. Scores of a
+    true parameter at each point of a grid, in standard deviations of q, have these moments.
     """
 
-    first: np.ndarray
+    scores: np.ndarray  # of the ranks 0..k, (k + 1,)
+    first: np.ndarray  # moments of order one and two at the points of the grid
     second: np.ndarray
 
     @classmethod
-    def of(cls, scores: np.ndarray) -> "_Scores":
-        """From the scores (k + 1,) of the ranks."""
-        k = len(scores) - 1
+    def of(cls, k: int) -> "_ScoreMoments":
+        scores = scipy.special.ndtri((np.arange(k + 1) + 0.5) / (k + 1))
         shares = scipy.special.ndtr(GRID)[:, None]
         weights = scipy.stats.binom.pmf(np.arange(k + 1), k, shares)
-        return cls(weights @ scores, weights @ scores**2)
+        return cls(scores, weights @ scores, weights @ scores**2)
 
-    def __call__(self, bias: float, width: float) -> np.ndarray:
+    def __call__(self, bias: float, log_width: float) -> np.ndarray:
         """Mean and variance (2,) for a bias and the logarithm of a width of q."""
-        z = NODES * np.exp(-width) - bias
+        z = NODES * np.exp(-log_width) - bias
         mean = WEIGHTS @ np.interp(z, GRID, self.first)
         return np.array([mean, WEIGHTS @ np.interp(z, GRID, self.second) - mean**2])
 
-    def solved(self, mean: float, variance: float) -> np.ndarray:
+    def solve(self, mean: float, variance: float) -> np.ndarray:
         """The bias and the logarithm of the width (2,) that come nearest to both."""
         fit = scipy.optimize.least_squares(
             lambda error: self(*error) - (mean, variance), np.zeros(2), bounds=(-5, 5)
         )
-        return np.asarray(fit.x)
+        return fit.x

@@ -1,13 +1,13 @@
-r"""Local coverage of highest-density regions: does q hold the truth as often as it says, near x_o?
+r"""Local coverage of highest-density regions: do they hold the true parameter as often as q says?
 
-The HPD level u of a truth is the mass of q where its density is higher than at the truth. Regions
-of mass :math:`\alpha` hold the truth with probability
+The HPD level u of a true parameter is the mass of q where its density is higher than there.
+Regions of mass :math:`\alpha` hold the true parameter with probability
 
 .. math:: r(\alpha, x) = P(u \le \alpha \mid x),
 
-which weights around x_o estimate there. Above the diagonal q is conservative, too wide; below it
-is overconfident. An HPD level is a single number, so the test is blind to errors that move mass
-between regions of equal density.
+which the simulations near x_o estimate there. Above the diagonal q is conservative, too wide;
+below it is overconfident. An HPD level is a single number, so the test is blind to errors that
+move mass between regions of equal density.
 
 Reference: Zhao, Dalmasso, Izbicki and Lee 2021, *Diagnostics for Conditional Density Models and
 Bayesian Inference Algorithms*; as a baseline, Linhart et al. 2023.
@@ -23,7 +23,8 @@ from .._support.random import Seed
 from ..average.ranks import Quantity
 from ..data.calibration import Calibration
 from ..neighbourhood import Nearest
-from .levels import ALPHAS, LevelResult, Levels, LevelTest, level_test
+from ..results import combined
+from .levels import ALPHAS, LevelResult, Levels, LevelTest
 
 WORDS = {
     1: "q is too wide there",
@@ -44,8 +45,7 @@ def lhpd(
     """Prepares a test of local coverage of highest-density regions.
 
     Args:
-        calibration: Pairs with k draws of q at each x; or the HPD levels themselves, where they
-            were saved.
+        calibration: Pairs with k draws of q at each x; or the HPD levels themselves.
         log_q: The log-density of q: a function of matching rows theta (b, m) and x (b, ...), or
             its :class:`~assay.average.ranks.Values`. Not needed beside levels.
         near: What is near x_o: a share of the simulations, or :class:`assay.Nearest`.
@@ -67,17 +67,22 @@ def lhpd(
         (0.001, 1)
     """
     check_kind("calibration", calibration, "a Calibration or Levels", "x", "embed")
-    if isinstance(calibration, Levels):
-        levels = _alone(calibration, log_q)
-    elif log_q is None:
+    if not isinstance(calibration, Levels):
+        if log_q is None:
+            raise ValueError(
+                "log_q: expected the log-density of q as a function of theta (b, m) and x "
+                "(b, ...), or its Values; got None. HPD levels that were saved go in as "
+                "Levels(u, x)."
+            )
+        return LHPD.of(Levels.hpd(calibration, log_q, seed), near, null, alphas, seed)
+    if log_q is not None:
+        raise ValueError("log_q: expected none beside levels, which are all the test needs.")
+    if calibration.u.shape[1] != 1:
         raise ValueError(
-            "log_q: expected the log-density of q as a function of theta (b, m) and x (b, ...), "
-            "or its Values; got None. HPD levels that were saved go in as Levels(u, x)."
+            f"calibration: expected HPD levels with shape (n,); got {calibration.u.shape[1]} "
+            "columns. Conditional PITs are for lpit."
         )
-    else:
-        levels = Levels.hpd(calibration, log_q, seed)
-    fields = level_test(levels, near, null, alphas, seed)
-    return LHPD(**fields)
+    return LHPD.of(calibration, near, null, alphas, seed)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -92,10 +97,11 @@ class LHPDResult(LevelResult):
         i, area, bands = int(np.abs(self.alphas - 0.9).argmin()), self.area, self.bands()
         low, high = bands.lower[0, i], bands.upper[0, i]
         return (
-            f"Near x_o the {self.alphas[i]:.0%} region of q holds the truth with probability "
-            f"{self.curves[0, i]:.2f} (if q is right, {low:.2f} to {high:.2f}); the signed area "
-            f"of the curve is {area.value[0]:+.3f} (if q is right, {area.lower[0]:+.3f} to "
-            f"{area.upper[0]:+.3f}): {WORDS[int(area.sign[0])]} {self._end}."
+            f"Near x_o the {self.alphas[i]:.0%} region of q holds the true parameter with "
+            f"probability {self.curves[0, i]:.2f} (if q is right, {low:.2f} to {high:.2f}); the "
+            f"signed area of the curve is {area.value[0]:+.3f} (if q is right, "
+            f"{area.lower[0]:+.3f} to {area.upper[0]:+.3f}): {WORDS[int(area.sign[0])]} "
+            f"{self._end}."
         )
 
     @property
@@ -112,18 +118,7 @@ class LHPD(LevelTest):
     @full_precision()
     def __call__(self, draws: Any) -> LHPDResult:
         """Tests q at one observation or many; draws of q there are not needed."""
-        observation = self._observation(draws)
-        curves = self._curves(observation)
-        arrays = {"statistic": curves.total[:, 0], "null": curves.total[:, 1:], **curves.fields}
-        return LHPDResult(**self._claim(observation, arrays))
-
-
-def _alone(levels: Levels, log_q: Quantity | None) -> Levels:
-    if log_q is not None:
-        raise ValueError("log_q: expected none beside levels, which are all the test needs.")
-    if levels.u.shape[1] != 1:
-        raise ValueError(
-            f"calibration: expected HPD levels with shape (n,); got {levels.u.shape[1]} columns. "
-            "Conditional PITs are for lpit."
-        )
-    return levels
+        observation = self._observe(draws)
+        curves = self.curves(observation.features)
+        total = combined(self.statistics(curves))
+        return LHPDResult(**self._fields(observation, curves, total))

@@ -1,16 +1,12 @@
 r"""Local multi-PIT: conditional PITs of every coordinate, and their independence, near x_o.
 
 For a flow with base N(0, I), q is right at x if and only if the conditional PITs
-:math:`u_j = \Phi(z_j)` are independent uniforms given x. Weights around x_o estimate
-their distribution there, column by column: a curve above the diagonal means truths below those of
-q, so q is too high; a curve that is steep in the middle means that q is too wide. Independence is
-seen in the local correlations of normal scores :math:`\Phi^{-1}(u_i), \Phi^{-1}(u_j)`,
-
-.. math:: \rho_{ij} = \frac{\sum_n w_n (s_{ni} - \bar s_i)(s_{nj} - \bar s_j)}
-    {\sqrt{v_i v_j}}, \qquad S = \sum_{i < j} \rho_{ij}^2,
-
-with weights around x_o. Without a flow, the k draws of q take its place: see
-:meth:`assay.local.levels.Levels.pit`.
+:math:`u_j = \Phi(z_j)` are independent uniforms given x. The simulations near x_o estimate their
+distribution there, column by column: a curve above the diagonal means true parameters below those
+of q, so q is too high; a curve that is steep in the middle means that q is too wide. Dependence
+shows in the local correlations :math:`\rho_{ij}` of normal scores :math:`\Phi^{-1}(u_i)` and
+:math:`\Phi^{-1}(u_j)`; their statistic is :math:`S = \sum_{i < j} \rho_{ij}^2`. Without a flow,
+the k draws of q take its place: see :meth:`assay.local.levels.Levels.pit`.
 
 Reference: Linhart, Gramfort and Rodrigues 2022, *Validation Diagnostics for SBI algorithms based
 on Normalizing Flows*, arXiv 2211.09602.
@@ -25,14 +21,14 @@ from torch import Tensor
 
 from .._support.inputs import full_precision
 from .._support.random import Seed
-from ..data.calibration import Calibration, Observation
+from ..data.calibration import Calibration
 from ..neighbourhood import Nearest
 from ..results import combined, pvalue
-from .levels import ALPHAS, Around, LevelCopies, LevelResult, Levels, LevelTest, level_test
+from .levels import ALPHAS, LevelResult, Levels, LevelTest
 
 # Levels nearer to 0 or 1 are moved to it: the normal scores of 0 and 1 are infinite.
 NEAREST = 1e-6
-# Weights may be negative, and with them a variance; one of scores is near one if q is right.
+# The variance of scores is near one if q is right, but zero where all levels are equal.
 LEAST_VARIANCE = 0.1
 
 
@@ -65,8 +61,7 @@ def lpit(
         array([1, 0])
     """
     levels = calibration if isinstance(calibration, Levels) else Levels.pit(calibration, seed)
-    fields = level_test(levels, near, null, alphas, seed)
-    return LPIT(**fields)
+    return LPIT.of(levels, near, null, alphas, seed)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -80,7 +75,6 @@ class LPITResult(LevelResult):
             is but one column.
         null_independence: Its values for the null copies, with shape (H,) or (o, H).
         correlation: Local correlations of normal scores, with shape (j, j) or (o, j, j).
-        null_correlation: Their standard deviation over the null copies, of the same shape.
     """
 
     curve_statistic: np.ndarray
@@ -88,7 +82,6 @@ class LPITResult(LevelResult):
     independence: np.ndarray
     null_independence: np.ndarray
     correlation: np.ndarray
-    null_correlation: np.ndarray
 
     @property
     def pvalue_curves(self) -> np.ndarray:
@@ -105,32 +98,29 @@ class LPITResult(LevelResult):
         """One sentence to quote."""
         if self.pvalue.ndim:
             return self._many
-        shown = [j for j in range(len(self.names)) if self.pvalues[j] <= 0.05]
-        parts = [self._words(j) for j in shown[:6]] or ["no curve leaves the diagonal by itself"]
-        more = ["..."] if len(shown) > 6 else []
+        wrong = [self._error(j) for j in range(len(self.names)) if self.pvalues[j] <= 0.05]
+        parts = wrong[:6] or ["no curve leaves the diagonal by itself"]
         if len(self.names) > 1:
             p = float(self.pvalue_independence)
-            parts.append(
-                f"{'a' if p <= 0.05 else 'no'} dependence of coordinates shows (p = {p:.3g})"
-            )
-        return f"Near x_o, at 0.05 each: {'; '.join([*parts, *more])} {self._end}."
+            word = "a" if p <= 0.05 else "no"
+            parts.append(f"{word} dependence of coordinates shows (p = {p:.3g})")
+        if len(wrong) > 6:
+            parts.append("...")
+        return f"Near x_o, at 0.05 each: {'; '.join(parts)} {self._end}."
 
-    def _words(self, j: int) -> str:
-        height, width = self.area, self.width
+    def _error(self, j: int) -> str:
+        """What a curve that leaves the diagonal says of q."""
         words = [
-            {1: "too high", -1: "too low", 0: ""}[int(height.sign[j])],
-            {1: "too wide", -1: "too narrow", 0: ""}[int(width.sign[j])],
+            {1: "too high", -1: "too low", 0: ""}[int(self.area.sign[j])],
+            {1: "too wide", -1: "too narrow", 0: ""}[int(self.width.sign[j])],
         ]
-        said = " and ".join(word for word in words if word) or "of another shape"
-        return f"q is {said} in {self.names[j]} (p = {self.pvalues[j]:.3g})"
+        error = " and ".join(word for word in words if word) or "of another shape"
+        return f"q is {error} in {self.names[j]} (p = {self.pvalues[j]:.3g})"
 
     @property
     def _columns(self) -> dict[str, np.ndarray]:
-        return {
-            **super()._columns,
-            "p curves": self.pvalue_curves,
-            "p indep.": self.pvalue_independence,
-        }
+        own = {"p curves": self.pvalue_curves, "p indep.": self.pvalue_independence}
+        return super()._columns | own
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,44 +132,42 @@ class LPIT(LevelTest):
     @full_precision()
     def __call__(self, draws: Any) -> LPITResult:
         """Tests q at one observation or many; draws of q there are not needed."""
-        observation = self._observation(draws)
-        curves = self._curves(observation)
-        correlations = self._correlations(observation)
-        independence = combined(np.square(np.triu(correlations, 1)).sum((-1, -2)))
-        total = combined(np.stack([curves.total, independence]))
-        if correlations.shape[-1] == 1:
-            total = curves.total
-        mean = correlations.mean(0)
-        arrays = {
-            "statistic": total[:, 0],
-            "null": total[:, 1:],
-            **curves.fields,
-            "curve_statistic": curves.total[:, 0],
-            "null_curve_statistic": curves.total[:, 1:],
-            "independence": independence[:, 0],
-            "null_independence": independence[:, 1:],
-            "correlation": mean[:, 0],
-            "null_correlation": mean[:, 1:].std(1),
-        }
-        return LPITResult(**self._claim(observation, arrays))
+        observation = self._observe(draws)
+        curves = self.curves(observation.features)
+        of_curves = combined(self.statistics(curves))
+        correlations = self.correlations(observation.features)
+        independence = np.square(np.triu(correlations, 1)).sum((-1, -2))
+        both = combined(np.stack([of_curves, independence]))
+        fields = self._fields(
+            observation,
+            curves,
+            both if correlations.shape[-1] > 1 else of_curves,
+            curve_statistic=of_curves[:, 0],
+            null_curve_statistic=of_curves[:, 1:],
+            independence=independence[:, 0],
+            null_independence=independence[:, 1:],
+            correlation=correlations[:, 0],
+        )
+        return LPITResult(**fields)
 
-    def _correlations(self, observation: Observation) -> np.ndarray:
-        """Local correlations (c, o, H + 1, j, j) of normal scores in all copies."""
-        around = Around.of(self.where, self.copies, observation.features)
-        each = around.spread(lambda h: _correlation(self.copies, around, h), len(self.copies))
-        stacked = torch.stack(list(each)).unflatten(1, around.shape)
-        return np.asarray(stacked.permute(2, 1, 0, 3, 4).cpu().numpy())
+    def correlations(self, x_o: Tensor) -> np.ndarray:
+        r"""Correlations (o, H + 1, j, j) of normal scores in all versions near x_o.
 
+        :math:`\rho_{ij} = \sum_n w_n (s_{ni} - \bar s_i)(s_{nj} - \bar s_j) / \sqrt{v_i v_j}`,
+        with weights that add up to one.
+        """
+        rows, weights = self._near_rows(x_o)
 
-def _correlation(copies: LevelCopies, around: Around, h: int) -> Tensor:
-    """Correlations (o c, j, j) of the normal scores of copy h."""
-    u = copies(h, around.rows).double().clamp(NEAREST, 1 - NEAREST)
-    scores = torch.special.ndtri(u.mT.contiguous())
-    j = len(scores)
-    i, k = torch.triu_indices(j, j, device=u.device)
-    sums = (torch.cat([scores, scores[i] * scores[k]]) @ around.weights).mT
-    mean, second = sums[:, :j], sums.new_zeros(len(sums), j, j)
-    second[:, i, k] = second[:, k, i] = sums[:, j:]
-    covariance = second - mean[:, :, None] * mean[:, None]
-    spread = covariance.diagonal(dim1=1, dim2=2).clamp_min(LEAST_VARIANCE).sqrt()
-    return covariance / (spread[:, :, None] * spread[:, None])
+        def correlate(h: int) -> Tensor:
+            u = self.version(h, rows).double().clamp(NEAREST, 1 - NEAREST)
+            scores = torch.special.ndtri(u.mT.contiguous())
+            j = len(scores)
+            i, k = torch.triu_indices(j, j, device=u.device)
+            sums = (torch.cat([scores, scores[i] * scores[k]]) @ weights).mT
+            mean, second = sums[:, :j], sums.new_zeros(len(sums), j, j)
+            second[:, i, k] = second[:, k, i] = sums[:, j:]
+            covariance = second - mean[:, :, None] * mean[:, None]
+            spread = covariance.diagonal(dim1=1, dim2=2).clamp_min(LEAST_VARIANCE).sqrt()
+            return covariance / (spread[:, :, None] * spread[:, None])
+
+        return self._of_versions(correlate).swapaxes(0, 1).cpu().numpy()

@@ -29,14 +29,14 @@ from ._canvas import (
 from ._shapes import farthest
 
 if TYPE_CHECKING:
-    from ..average.coverage import CoverageCurve, Covered
+    from ..average.coverage import CoverageCurve, CoverageResult
     from ..average.sbc import SBCResult
 
 # Intervals that can be told apart in one picture.
 MOST_INTERVALS = 3
 
 
-def coverage(result: Covered, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
+def coverage(result: CoverageResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
     """Draws how far expected coverage or TARP is from the level, with intervals and a null band.
 
     Below zero q is overconfident, above it conservative; for TARP this holds above 1/2. Around

@@ -11,7 +11,7 @@ from .traces import Figure, Trace, axis, ideal, layout, level, named, null_band
 from .words import brief, each_pvalue, literal, rounded
 
 if TYPE_CHECKING:
-    from ..average.coverage import Covered
+    from ..average.coverage import CoverageResult
     from ..average.sbc import SBCResult
     from ..verdict import Verdict
 
@@ -49,7 +49,7 @@ def ranks(result: SBCResult, alpha: float) -> Figure:
     )
 
 
-def covered(result: Covered, alpha: float) -> Figure:
+def covered(result: CoverageResult, alpha: float) -> Figure:
     """Expected coverage against the level, with its null band."""
     curve = result.curve(alpha)
     band = null_band(curve.levels, (curve.null_lower, curve.null_upper), alpha)
