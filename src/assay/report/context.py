@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..plots._shapes import COMPONENTS, components
+from ..plots._numbers import COMPONENTS, components
 from .traces import Figure, Trace, axis, ideal, layout, level, named, null_band
 from .words import brief, each_pvalue, literal, rounded
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..plots._shapes import bin_count, mirrored, null_bands
+from ..plots._numbers import bin_count, mirrored, null_bands
 from ..results import PPCurve, probability
 from .traces import Figure, Trace, axis, ideal, layout, line, null_band, upright
 from .words import number, rounded, share

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..plots._shapes import farthest
+from ..plots._numbers import farthest
 from .words import literal, rounded, share
 
 # Six curves by colour, and twice as many by line style as well.
@@ -79,7 +79,7 @@ def named(
     x: np.ndarray, lines: np.ndarray, names: Sequence[str], right: np.ndarray
 ) -> list[Trace]:
     """Curves (j, g), each with a colour; of many, those farthest from what is right (g,)."""
-    chosen = farthest(lines, right)
+    chosen = farthest(lines, right, 12)
     grey = {"color": "@band", "width": 0.8}
     rest = (j for j in range(len(lines)) if j not in chosen)
     others = [line(x, lines[j], literal(names[j]), **grey) | {"showlegend": False} for j in rest]
