@@ -49,12 +49,12 @@ def components(x: np.ndarray) -> np.ndarray:
     A single point has only one.
     """
     sd = x.std(0)
-    standardised = (x - x.mean(0)) / np.where(sd > 0, sd, 1)
-    directions = np.linalg.svd(standardised, full_matrices=False)[2][:2]
+    scaled = (x - x.mean(0)) / np.where(sd > 0, sd, 1)
+    directions = np.linalg.svd(scaled, full_matrices=False)[2][:2]
     # A direction's sign is arbitrary: its largest entry is made positive.
     largest = np.abs(directions).argmax(1)
     signs = np.sign(directions[np.arange(len(directions)), largest])
-    return np.asarray(standardised @ (directions * signs[:, None]).T)
+    return np.asarray(scaled @ (directions * signs[:, None]).T)
 
 
 def critical_value(null: np.ndarray, alpha: float) -> np.ndarray:
