@@ -126,8 +126,8 @@ def recovery(
     first 24.
     """
     theta, theta_q, some = _arrays(calibration, 1)
-    each = _panels(calibration, ax, names)
-    for j, (panel, name) in enumerate(each):
+    grid, names = _panels(calibration, ax, names)
+    for j, (panel, name) in enumerate(zip(grid, names, strict=True)):
         true, mean = theta[:, j], theta_q[:, :, j].mean(1)
         ends = np.quantile(theta_q[some, :, j], [0.05, 0.95], axis=1)
         panel.vlines(true[some], *ends, color=BAND, lw=0.5, alpha=0.6, zorder=1)
@@ -136,9 +136,9 @@ def recovery(
         with np.errstate(divide="ignore", invalid="ignore"):
             r = np.corrcoef(true, mean)[0, 1]  # NaN where one does not vary
         error = np.sqrt(np.mean((mean - true) ** 2))
-        _finish(panel, f"{name}\nr = {r:.2f}, RMSE = {error:.2g}")
+        panel.set_title(f"{name}\nr = {r:.2f}, RMSE = {error:.2g}", fontsize=SMALL)
         panel.set(xlabel="true value (own units)", ylabel="mean of q, 90 % interval")
-    return np.array([panel for panel, _ in each], dtype=object)
+    return grid
 
 
 def contraction(
@@ -159,17 +159,18 @@ def contraction(
     z, ratio = (np.nan_to_num(v, posinf=FARTHEST, neginf=-FARTHEST) for v in (z, ratio))
     contracted = 1 - ratio
     far = float(np.clip(1.05 * np.quantile(np.abs(z), 0.99), NEAREST, FARTHEST))
-    each = _panels(calibration, ax, names)
-    for j, (panel, name) in enumerate(each):
+    grid, names = _panels(calibration, ax, names)
+    for j, (panel, name) in enumerate(zip(grid, names, strict=True)):
         low = float(np.clip(np.quantile(contracted[:, j], 0.01), -1, 0)) - 0.05
         panel.axhspan(-2, 2, color=ENVELOPE, lw=0)
         panel.axhline(0, **DASHED)
         across, up = np.clip(contracted[some, j], low, 1.05), np.clip(z[some, j], -far, far)
         panel.scatter(across, up, s=6, color=CURVE, lw=0, alpha=0.7, clip_on=False, zorder=3)
-        _finish(panel, f"{name}\nmedian contraction {np.median(contracted[:, j]):.2f}")
+        middle = np.median(contracted[:, j])
+        panel.set_title(f"{name}\nmedian contraction {middle:.2f}", fontsize=SMALL)
         panel.set(xlim=(low, 1.05), ylim=(-far, far))
         panel.set(xlabel="1 − var(q) / var(prior)", ylabel="z-score (sd of q)")
-    return np.array([panel for panel, _ in each], dtype=object)
+    return grid
 
 
 def _arrays(calibration: Calibration, fewest: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -185,15 +186,13 @@ def _arrays(calibration: Calibration, fewest: int) -> tuple[np.ndarray, np.ndarr
 
 def _panels(
     calibration: Calibration, ax: Any, names: Sequence[str] | None
-) -> list[tuple[Any, str]]:
-    """A panel with its name for each parameter, or for the first of many."""
+) -> tuple[np.ndarray, list[str]]:
+    """A panel for each parameter, or for the first of many, and their names."""
     given = tuple(f"theta[{j}]" for j in range(calibration.m)) if names is None else names
     titles = [display_name(name) for name in check_names("names", given, calibration.m)]
     titles = titles[:MOST_PANELS] if ax is None else titles
-    return list(zip(panels(ax, len(titles), 2.1, 3), titles, strict=True))
-
-
-def _finish(panel: Axes, title: str) -> None:
-    panel.set_title(title, fontsize=SMALL)
-    panel.locator_params(nbins=5)
-    open_corner(panel)
+    grid = panels(ax, len(titles), 2.1, 3)
+    for panel in grid:
+        panel.locator_params(nbins=5)
+        open_corner(panel)
+    return grid, titles

@@ -13,11 +13,8 @@ from ..results import position
 from ._canvas import axes, legend, open_corner, panels
 from ._style import COLOURS, CURVE, DASHED, ENVELOPE, INK, LABEL, SMALL, display_name
 
-# Letters of a name beside an interval; parameters at most: with a row, with true parameters that
-# are drawn, and with correlations.
-LETTERS, MOST_ROWS, MOST_NEAR, MOST_CORRELATED = 16, 40, 3, 24
-# Bins of true parameters near x_o, and where they end, in sd of q.
-BINS, END = 25, 4.0
+# Letters of a name; parameters that have a row, or a panel, at most.
+LETTERS, MOST_ROWS, MOST_PANELS = 16, 40, 3
 # Numbers on an axis of widths, by how far it reaches, and how far it reaches at most.
 WIDTHS: dict[float, tuple[float, ...]] = {
     1.12: (0.9, 1, 1.1),
@@ -43,22 +40,19 @@ def forest(
     lines, q is right within the tolerance. Of more than 40 parameters those farthest off are
     drawn. ``ax`` is a pair of axes, or None for new ones; the pair is returned.
     """
-    i = _observation(result, which, "width")
+    i = _observation(result, which)
     some = np.sort(worst_parameters(result, i)[:MOST_ROWS])
     bias, width = pair = panels(ax, 2, 0.95 + 0.19 * len(some), 2)
-    biases, widths = (
-        np.stack([getattr(result, kind + end)[i, some] for end in ("", "_lower", "_upper")])
-        for kind in ("bias", "width")
-    )
+    biases, widths = (_with_ends(result, kind, i)[:, some] for kind in ("bias", "width"))
     reach = 1.06 * np.exp(np.nanmax(np.abs(np.log(widths)), initial=0.0))
     reach = float(np.clip(reach, min(WIDTHS), FARTHEST))
     wrong = _intervals(bias, biases, 0.0)
     wrong |= _intervals(width, np.clip(widths, 1 / reach, reach), 1.0)
     if tolerance is not None:
-        tolerance = check_number("tolerance", tolerance)
-        ends = (bias, -tolerance), (bias, tolerance), (width, 1 / (1 + tolerance))
-        for panel, end in (*ends, (width, 1 + tolerance)):
-            panel.axvline(end, color=INK, lw=0.6, ls=":", zorder=1)
+        factor = 1 + check_number("tolerance", tolerance)
+        for panel, ends in ((bias, (-tolerance, tolerance)), (width, (1 / factor, factor))):
+            for end in ends:
+                panel.axvline(end, color=INK, lw=0.6, ls=":", zorder=1)
     bias.locator_params(axis="x", nbins=4)
     bias.set_yticks(range(len(some)), [display_name(result.names[j], LETTERS) for j in some])
     bias.set_xlabel("mean of q − true, in sd\n← low     high →")
@@ -74,10 +68,14 @@ def forest(
     return pair
 
 
-def _observation(result: Bounds, which: int | str, kind: str) -> int:
-    """The place of one observation of bounds that have numbers of a kind."""
-    check_kind("result", result, "bounds", "bias", kind)
+def _observation(result: Bounds, which: int | str) -> int:
+    check_kind("result", result, "bounds", "bias", "near_truths")
     return position([str(i) for i in range(len(result))], which)
+
+
+def _with_ends(result: Bounds, kind: str, i: int) -> np.ndarray:
+    """Numbers of a kind with the ends of their intervals, (3, m) or (3, m, m)."""
+    return np.stack([getattr(result, kind + end)[i] for end in ("", "_lower", "_upper")])
 
 
 def worst_parameters(result: Bounds, which: int) -> np.ndarray:
@@ -111,16 +109,16 @@ def near(result: Bounds, ax: Any = None, which: int | str = 0) -> np.ndarray:
     q is too high, narrower ones that it is too wide. ``ax`` holds one axes for each parameter that
     is drawn, those farthest off first; three are drawn in new axes if None.
     """
-    i = _observation(result, which, "near_truths")
+    i = _observation(result, which)
     if result.near_truths is None or result.near_draws is None:
         raise ValueError(
             "result: expected bounds near x_o; got those at x_o itself, where there are no true "
             "parameters."
         )
-    count = min(MOST_NEAR, len(result.names)) if ax is None else np.asarray(ax, object).size
+    count = min(MOST_PANELS, len(result.names)) if ax is None else np.asarray(ax, object).size
     some = worst_parameters(result, i)[: max(1, count)]
-    chosen = panels(ax, len(some), 2.2, MOST_NEAR)
-    edges = np.linspace(-END, END, BINS + 1)
+    chosen = panels(ax, len(some), 2.2, MOST_PANELS)
+    edges = np.linspace(-4, 4, 26)  # in sd of q
     for panel, j in zip(chosen, some, strict=True):
         draws, true = (
             _shares(values[i][:, j], edges) for values in (result.near_draws, result.near_truths)
@@ -145,14 +143,11 @@ def _shares(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 def correlations(result: Bounds, ax: Axes | None = None, which: int | str = 0) -> Axes:
     """Draws how much too high the correlations of q are near x_o; wrong ones are framed."""
-    i = _observation(result, which, "correlation")
+    i = _observation(result, which)
     if len(result.names) < 2:
         raise ValueError(f"result: expected two or more parameters; got {len(result.names)}.")
-    some = np.sort(worst_parameters(result, i)[:MOST_CORRELATED])
-    value, lower, upper = (
-        getattr(result, f"correlation{end}")[i][np.ix_(some, some)]
-        for end in ("", "_lower", "_upper")
-    )
+    some = np.sort(worst_parameters(result, i)[:24])
+    value, lower, upper = _with_ends(result, "correlation", i)[:, some[:, None], some]
     ax = axes(ax, 1.5 + 0.23 * len(some))
     below = np.tril(np.ones(value.shape, bool), -1)
     table = np.where(below, value, np.nan)[1:, :-1]

@@ -34,11 +34,12 @@ def surroundings(check: Verdict, ax: Axes | None = None) -> Axes:
     components. Where q was tested at simulated observations, crosses are rejected there.
     """
     check_kind("check", check, "what assay.check found", "surroundings", "verdicts")
-    around, observed = check.surroundings, check.test.x
+    around = check.surroundings
     if around is None:
         raise ValueError("check: expected simulated observations around x_o; got none.")
-    x = np.concatenate([part.reshape(len(part), -1) for part in (around.x, observed)])
-    x, d = np.nan_to_num(x.astype(float)), x.shape[1]
+    s, own = len(around.x), check.test.x.reshape(len(check), -1)
+    x = np.nan_to_num(np.concatenate([around.x.reshape(s, -1), own]).astype(float))
+    d = x.shape[1]
     ax = axes(ax, 3.2 if d > 1 else 1.9)
     if d > 1:
         at, titles = (x, ("x[0]", "x[1]")) if d == 2 else (components(x), COMPONENTS)
@@ -46,10 +47,10 @@ def surroundings(check: Verdict, ax: Axes | None = None) -> Axes:
     else:
         # Simulations are spread upwards, so that those at about the same x do not hide each other.
         spread = 0.618 * np.arange(len(x)) % 1 - 0.5
-        spread[len(around.x) :] = 0
+        spread[s:] = 0
         at = np.column_stack([x, spread])
         ax.set(xlabel="x[0]", ylim=(-0.7, 0.7), yticks=[])
-    simulated, own = at[: len(around.x)], at[len(around.x) :]
+    simulated, own = at[:s], at[s:]
     is_near = around.near.any(0)
     points: list[tuple[np.ndarray, dict[str, Any]]] = [
         (simulated[~is_near], {"s": 5, "c": ENVELOPE, "label": "simulated"}),

@@ -1,24 +1,20 @@
 """Tests near x_o: their null, their curves, many observations, their classifier."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from .._support.inputs import as_tensors, check_kind, check_share
+from ..answers.predictive import PredictiveResult
+from ..local.lc2st import LC2STResult
+from ..local.levels import LevelResult
+from ..local.quality import Quality
 from ..results import LocalResult, PPCurve, Result
 from ._canvas import axes, curves, legend, legend_lines, open_corner, square
 from ._numbers import bin_count, critical_value, mirrored, null_bands, one_observation
 from ._style import BAND, CLASS_1, CURVE, DASHED, ENVELOPE, SMALL, display_name, percent
-
-if TYPE_CHECKING:
-    from ..answers.predictive import PredictiveResult
-    from ..local.lc2st import LC2STResult
-    from ..local.levels import LevelResult
-    from ..local.quality import Quality
 
 # Observations up to which discoveries are numbered, and from which on points are small.
 FEW, CROWD = 15, 50
@@ -83,13 +79,15 @@ def _mark_observed(ax: Axes, observed: float, ends: np.ndarray, word: str) -> No
     step = span if above else -span
     tip = near + 0.6 * step
     ax.set_xlim(*sorted((tip, far - 0.05 * step)))
-    transform = ax.get_xaxis_transform()
-    place: dict[str, Any] = {"xycoords": transform, "textcoords": transform}
-    shape: dict[str, Any] = {"color": CURVE, "fontsize": SMALL, "va": "center"}
     arrow = {"arrowstyle": "->", "color": CURVE, "lw": 1.6}
-    start, ha = (tip - 0.2 * step, 0.5), "right" if above else "left"
-    text = f"{word}\n{observed:.3g}"
-    ax.annotate(text, (tip, 0.5), start, ha=ha, arrowprops=arrow, **place, **shape)
+    style: dict[str, Any] = {
+        "color": CURVE,
+        "fontsize": SMALL,
+        "va": "center",
+        "arrowprops": arrow,
+    }
+    style |= {"ha": "right" if above else "left", "xycoords": ax.get_xaxis_transform()}
+    ax.annotate(f"{word}\n{observed:.3g}", (tip, 0.5), (tip - 0.2 * step, 0.5), **style)
 
 
 def pp(result: LC2STResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:

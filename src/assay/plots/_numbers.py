@@ -1,7 +1,5 @@
 """What the pictures and the report compute alike: plain numbers, without matplotlib."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

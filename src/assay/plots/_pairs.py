@@ -6,14 +6,11 @@ square has the colour of the mean of d over the draws in it, on one scale for al
 around 1/2; bars are as high and squares as large as there are draws.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations, combinations_with_replacement, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,12 +22,10 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.ticker import MaxNLocator
 
 from .._support.inputs import as_tensors, check_finite, check_kind, check_names
+from ..local.lc2st import LC2STResult
 from ._canvas import axes
 from ._numbers import one_observation
 from ._style import CLASS_1, COLOURS, CURVE, SMALL, WIDTH, clip, escape, is_math
-
-if TYPE_CHECKING:
-    from ..local.lc2st import LC2STResult
 
 # From vermilion, too much of q as in the paper, over grey to blue: every eye can see both sides,
 # and what lies at 1/2 too.
@@ -85,21 +80,21 @@ def pairs(
     if m > MOST_PARAMETERS:
         some = _most_dependent(theta, d)
         theta, marked, names = theta[:, some], marked[:, some], [names[j] for j in some]
-    bins = [_Bins.of(column) for column in theta.T]
-    alone = [_mean_probabilities(d, own) for own in bins]
-    below = [(i, j) for j, i in combinations(range(len(bins)), 2)]
-    paired = [_mean_probabilities(d, bins[i], bins[j]) for i, j in below]
+    columns = np.asarray(theta.T, float)
+    edges = [_edges(column) for column in columns]
+    alone = [_mean_probabilities(d, columns[[j]], e) for j, e in enumerate(edges)]
+    below = [(i, j) for j, i in combinations(range(len(edges)), 2)]
+    paired = [_mean_probabilities(d, columns[[i, j]], edges[i], edges[j]) for i, j in below]
     scale = _colour_scale(paired or alone)
-    host = _host(ax, len(bins))
-    grid = _panels(host, names)
+    host, grid = _panels(ax, names)
     for (i, j), (counts, means) in zip(below, paired, strict=True):
-        _squares(grid[i, j], bins[i], bins[j], counts, MASS(scale(means)))
-    for panel, own, (counts, means) in zip(np.diag(grid), bins, alone, strict=True):
-        panel.bar(own.centres, counts, own.size, color=MASS(scale(means)), lw=0)
+        _squares(grid[i, j], edges[i], edges[j], counts, MASS(scale(means)))
+    for panel, own, (counts, means) in zip(np.diag(grid), edges, alone, strict=True):
+        panel.bar(_centres(own), counts, own[1] - own[0], color=MASS(scale(means)), lw=0)
         panel.set_ylim(0, 1.08 * counts.max())
-    _set_ranges(grid, bins, marked)
+    _set_ranges(grid, edges, marked)
     if len(marked):
-        _mark(host, grid, bins, marked)
+        _mark(host, grid, edges, marked, len(d))
     _colour_bar(host, scale, f"p = {float(result.pvalue):.3g}")
     return grid
 
@@ -125,44 +120,35 @@ def _most_dependent(theta: np.ndarray, d: np.ndarray) -> np.ndarray:
     return np.sort(np.argsort(-dependence, kind="stable")[:MOST_PARAMETERS])
 
 
-@dataclass(frozen=True, eq=False)
-class _Bins:
-    """Draws of one parameter in b bins: their edges (b + 1,), and the bin of each draw (s,)."""
-
-    edges: np.ndarray
-    which: np.ndarray
-
-    @classmethod
-    def of(cls, column: np.ndarray) -> _Bins:
-        """Bins of equal size that hold nearly all draws (s,); the others join the outermost."""
-        column = np.asarray(column, float)
-        low, high = np.quantile(column, INSIDE)
-        low, high = (low, high) if low < high else (column.min(), column.max())
-        half = 0.0 if low < high else 0.05 * max(abs(low), 1.0)
-        b = int(np.clip(round(2 * len(column) ** (1 / 3)), 6, 24))
-        edges = np.linspace(low - half, high + half, b + 1)
-        return cls(edges, np.clip(np.searchsorted(edges, column, "right") - 1, 0, b - 1))
-
-    @property
-    def centres(self) -> np.ndarray:
-        """The middle of each bin, with shape (b,)."""
-        return np.asarray(0.5 * (self.edges[1:] + self.edges[:-1]))
-
-    @property
-    def size(self) -> float:
-        """The size of every bin."""
-        return float(self.edges[1] - self.edges[0])
-
-    def hull(self, marked: np.ndarray) -> tuple[float, float]:
-        """The ends of all bins and of nearly all marks (r,)."""
-        ends = np.quantile(marked, INSIDE) if len(marked) else self.edges[[0, -1]]
-        return float(min(self.edges[0], ends[0])), float(max(self.edges[-1], ends[1]))
+def _edges(column: np.ndarray) -> np.ndarray:
+    """Edges (b + 1,) of 6 to 24 equal bins that hold nearly all draws (s,) of a parameter."""
+    low, high = np.quantile(column, INSIDE)
+    low, high = (low, high) if low < high else (column.min(), column.max())
+    half = 0.0 if low < high else 0.05 * max(abs(low), 1.0)
+    b = int(np.clip(round(2 * len(column) ** (1 / 3)), 6, 24))
+    return np.linspace(low - half, high + half, b + 1)
 
 
-def _mean_probabilities(d: np.ndarray, *bins: _Bins) -> tuple[np.ndarray, np.ndarray]:
-    """Counts of draws in bins, or in pairs of them, and their mean d; 1/2 where there are none."""
-    shape = tuple(len(each.edges) - 1 for each in bins)
-    which = np.ravel_multi_index([each.which for each in bins], shape)
+def _centres(edges: np.ndarray) -> np.ndarray:
+    return 0.5 * (edges[1:] + edges[:-1])
+
+
+def _ends(edges: np.ndarray, marked: np.ndarray) -> tuple[float, float]:
+    """Where all bins and nearly all marks (r,) end."""
+    ends = np.quantile(marked, INSIDE) if len(marked) else edges[[0, -1]]
+    return float(min(edges[0], ends[0])), float(max(edges[-1], ends[1]))
+
+
+def _mean_probabilities(
+    d: np.ndarray, columns: np.ndarray, *edges: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Counts of draws (1, s) or (2, s) in their bins, and their mean d; 1/2 where there are none.
+
+    Draws beyond the outermost bins count in these.
+    """
+    shape = tuple(len(each) - 1 for each in edges)
+    bins = [np.searchsorted(e, c, "right") - 1 for e, c in zip(edges, columns, strict=True)]
+    which = np.ravel_multi_index(bins, shape, mode="clip")
     counts = np.bincount(which, minlength=math.prod(shape))
     means = 0.5 + np.bincount(which, d - 0.5, minlength=math.prod(shape)) / np.maximum(counts, 1)
     return counts.reshape(shape), means.reshape(shape)
@@ -181,26 +167,22 @@ def _colour_scale(cells: list[tuple[np.ndarray, np.ndarray]]) -> Normalize:
     return Normalize(0.5 - half, 0.5 + half)
 
 
-def _host(ax: Axes | None, m: int) -> Axes:
-    """The axes that hold all panels, switched off."""
-    if ax is None:
-        width = WIDTH if m <= 4 else 2 * WIDTH + 0.2
-        height = 2.6 if m == 1 else width + HEAD - 0.1
-        ax = plt.figure(figsize=(width, height)).add_axes((0.0, 0.0, 1.0, 1.0))
-    ax = axes(ax, 0)
-    ax.set_axis_off()
-    return ax
-
-
 def _inches(ax: Axes) -> tuple[float, float]:
     """Width and height of axes."""
     box = ax.get_window_extent()
     return float(box.width / ax.figure.dpi), float(box.height / ax.figure.dpi)
 
 
-def _panels(host: Axes, names: Sequence[str]) -> np.ndarray:
-    """Axes on and below the diagonal, with names and room for them."""
-    m, (width, height) = len(names), _inches(host)
+def _panels(ax: Axes | None, names: Sequence[str]) -> tuple[Axes, np.ndarray]:
+    """Axes that are switched off, and in them those on and below the diagonal, with names."""
+    m = len(names)
+    if ax is None:
+        width = WIDTH if m <= 4 else 2 * WIDTH + 0.2
+        height = 2.6 if m == 1 else width + HEAD - 0.1
+        ax = plt.figure(figsize=(width, height)).add_axes((0.0, 0.0, 1.0, 1.0))
+    host = axes(ax, 0)
+    host.set_axis_off()
+    width, height = _inches(host)
     letters = max(4, int((min(width, height) - 1) / m / LETTER))
     labels = [_wrap(clip(name, 3 * letters), letters) for name in names]
     room = NUMBERS + ROW * max(label.count("\n") + 1 for label in labels) + 0.04
@@ -215,7 +197,7 @@ def _panels(host: Axes, names: Sequence[str]) -> np.ndarray:
         if j:
             grid[j, 0].set_ylabel(escape(label), fontsize=SMALL)
             grid[j, 0].yaxis.set_label_coords(-NUMBERS / _inches(grid[j, 0])[0], 0.5)
-    return grid
+    return host, grid
 
 
 def _wrap(name: str, letters: int) -> str:
@@ -230,23 +212,23 @@ def _wrap(name: str, letters: int) -> str:
 
 
 def _squares(
-    panel: Axes, up: _Bins, across: _Bins, counts: np.ndarray, colours: np.ndarray
+    panel: Axes, up: np.ndarray, across: np.ndarray, counts: np.ndarray, colours: np.ndarray
 ) -> None:
-    """Draws a square in each bin with draws, as large as it has draws, in colours (b, b, 4)."""
+    """Draws a square in each bin (b, b) with draws, as large as there are draws in it."""
     i, j = np.nonzero(counts)
     side = np.clip(np.sqrt(counts[i, j] / np.quantile(counts[i, j], 0.95)), 0.3, 1)
     corners = 0.5 * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]])
-    sizes = side[:, None, None] * np.array([across.size, up.size])
-    centres = np.stack([across.centres[j], up.centres[i]], 1)
+    sizes = side[:, None, None] * np.array([across[1] - across[0], up[1] - up[0]])
+    centres = np.stack([_centres(across)[j], _centres(up)[i]], 1)
     squares = centres[:, None] + sizes * corners
     panel.add_collection(PolyCollection(squares, facecolors=colours[i, j], lw=0))
 
 
-def _set_ranges(grid: np.ndarray, bins: list[_Bins], marked: np.ndarray) -> None:
+def _set_ranges(grid: np.ndarray, edges: list[np.ndarray], marked: np.ndarray) -> None:
     """Sets ranges that hold all bins and nearly all marks, with numbers at outer axes alone."""
     ranges = []
-    for own, column in zip(bins, marked.T, strict=True):
-        low, high = own.hull(column)
+    for own, column in zip(edges, marked.T, strict=True):
+        low, high = _ends(own, column)
         margin = 0.04 * (high - low)
         ranges.append((low - margin, high + margin))
     m, legible = len(grid), min(_inches(grid[-1, 0])) >= 0.45
@@ -282,19 +264,21 @@ def _ticks(low: float, high: float, width: float) -> np.ndarray:
     return best if len(best) else ticks[[np.abs(at - width / 2).argmin()]]
 
 
-def _mark(host: Axes, grid: np.ndarray, bins: list[_Bins], marked: np.ndarray) -> None:
-    """Draws the true parameters (1, m) or reference draws (r, m), and their legend."""
+def _mark(
+    host: Axes, grid: np.ndarray, edges: list[np.ndarray], marked: np.ndarray, s: int
+) -> None:
+    """Draws true parameters (1, m) or reference draws (r, m) over s draws of q, with a legend."""
     r, m = marked.shape
     for j, panel in enumerate(np.diag(grid)):
         if r == 1:
             panel.axvline(marked[0, j], **LINE)
         else:
-            _outline(panel, bins[j], marked[:, j])
+            _outline(panel, edges[j], marked[:, j], s)
     for j, i in combinations(range(m), 2):
         if r < FEW:
             grid[i, j].plot(marked[:, j], marked[:, i], **(STAR if r == 1 else DOTS))
         else:
-            _contours(grid[i, j], bins[i], bins[j], marked[:, i], marked[:, j])
+            _contours(grid[i, j], edges[i], edges[j], marked[:, i], marked[:, j])
     label = "reference draws" if m == 1 or r < FEW else "reference, 50 and 90 %"
     label = "true parameters" if r == 1 else label
     style = LINE if m == 1 or r >= FEW else STAR if r == 1 else DOTS
@@ -304,39 +288,39 @@ def _mark(host: Axes, grid: np.ndarray, bins: list[_Bins], marked: np.ndarray) -
     host.legend(handles=[handle], loc="upper right", **place, **shape)
 
 
-def _outline(panel: Axes, bins: _Bins, marked: np.ndarray) -> None:
-    """Draws a histogram of reference draws (r,) over that of q, as if there were as many."""
-    counts, edges = np.histogram(marked, _wider(bins, marked))
-    heights = counts * len(bins.which) / len(marked) * bins.size / (edges[1] - edges[0])
-    panel.stairs(heights, edges, **LINE)
+def _outline(panel: Axes, edges: np.ndarray, marked: np.ndarray, s: int) -> None:
+    """Draws a histogram of reference draws (r,) over that of q, as if there were s of them."""
+    counts, wider = np.histogram(marked, _wider(edges, marked))
+    heights = counts * s / len(marked) * (edges[1] - edges[0]) / (wider[1] - wider[0])
+    panel.stairs(heights, wider, **LINE)
     panel.set_ylim(0, max(panel.get_ylim()[1], 1.08 * heights.max()))
 
 
 def _contours(
-    panel: Axes, up: _Bins, across: _Bins, marked_up: np.ndarray, marked_across: np.ndarray
+    panel: Axes, up: np.ndarray, across: np.ndarray, y: np.ndarray, x: np.ndarray
 ) -> None:
     """Draws contours that hold 50 and 90 % of reference draws, whose coordinates are (r,)."""
     # An empty bin at every end, so that contours close.
-    edges = [_wider(up, marked_up, 2), _wider(across, marked_across, 2)]
-    counts, _, _ = np.histogram2d(marked_up, marked_across, edges)
+    up, across = _wider(up, y, 2), _wider(across, x, 2)
+    counts, _, _ = np.histogram2d(y, x, [up, across])
     density = scipy.ndimage.gaussian_filter(counts, 1.0, mode="constant")
     falling = np.sort(density, axis=None)[::-1]
     held = np.searchsorted(falling.cumsum() / falling.sum(), [0.9, 0.5])
-    y, x = (0.5 * (e[1:] + e[:-1]) for e in edges)
+    style: dict[str, Any] = {"colors": "black", "linewidths": LINE["lw"]}
     levels = np.unique(falling[held])
-    panel.contour(x, y, density, levels=levels, colors="black", linewidths=LINE["lw"])
+    panel.contour(_centres(across), _centres(up), density, levels=levels, **style)
 
 
-def _wider(bins: _Bins, marked: np.ndarray, more: int = 0) -> np.ndarray:
+def _wider(edges: np.ndarray, marked: np.ndarray, more: int = 0) -> np.ndarray:
     """Edges of these bins, of others that nearly all marks (r,) need, and some more.
 
     Where marks need more than 500 bins, all are larger by a whole number.
     """
-    low, high = bins.hull(marked)
-    size = bins.size * math.ceil((high - low) / bins.size / 500)
-    below = math.ceil((bins.edges[0] - low) / size) + more
-    above = math.ceil((high - bins.edges[0]) / size - 1e-9) + more
-    return np.asarray(bins.edges[0] + size * np.arange(-below, above + 1))
+    (low, high), size = _ends(edges, marked), float(edges[1] - edges[0])
+    size *= math.ceil((high - low) / size / 500)
+    below = math.ceil((edges[0] - low) / size) + more
+    above = math.ceil((high - edges[0]) / size - 1e-9) + more
+    return np.asarray(edges[0] + size * np.arange(-below, above + 1))
 
 
 def _colour_bar(host: Axes, scale: Normalize, title: str) -> None:

@@ -1,19 +1,14 @@
 """How far off q is near x_o: its intervals, and the true parameters near x_o over draws of q."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.ndimage
 
 from ..names import readable
 from ..results import number
-from ..verdict import REJECTED
+from ..verdict import REJECTED, Verdict
 from .traces import Figure, Trace, axis, brief, line, rounded, suffix, upright
-
-if TYPE_CHECKING:
-    from ..verdict import Verdict
 
 # Parameters with a row in the forest; panels of true parameters.
 MOST_ROWS, MOST_NEAR = 10, 3

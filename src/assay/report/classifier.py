@@ -1,15 +1,15 @@
 """What the classifier finds at x_o: the PP-plot, and the pair plot coloured by probability."""
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..local.lc2st import LC2STResult
 from ..names import readable
 from ..plots._numbers import mirrored, null_bands
 from ..results import probability
+from ..verdict import Verdict
 from .traces import (
     Figure,
     Trace,
@@ -24,10 +24,6 @@ from .traces import (
     rounded,
     suffix,
 )
-
-if TYPE_CHECKING:
-    from ..local.lc2st import LC2STResult
-    from ..verdict import Verdict
 
 # Draws and parameters of a pair plot, and points in all of its panels together, at most; draws in
 # those of all observations together, at most, but so many in each.

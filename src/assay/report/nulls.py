@@ -1,14 +1,13 @@
 """Tests beside their nulls: the exact test of q near x_o, and tests over all x."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from ..average.coverage import Covered
+from ..average.sbc import SBCResult
 from ..names import readable
 from ..plots._numbers import bin_count
 from ..results import probability
+from ..verdict import Verdict
 from .traces import (
     DASHED,
     Figure,
@@ -24,11 +23,6 @@ from .traces import (
     rounded,
     upright,
 )
-
-if TYPE_CHECKING:
-    from ..average.coverage import Covered
-    from ..average.sbc import SBCResult
-    from ..verdict import Verdict
 
 # How far beyond the null copies a statistic is drawn, in their range.
 FAR = 2.0

@@ -5,29 +5,24 @@ else: whatever names may contain, no other script can run, and no address is eve
 drawn, and the code that draws it, are compressed.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import __version__
 from .._support.files import atomic_write
 from .._support.inputs import check_kind, check_path
 from ..text import record
-from ..verdict import OUTSIDE
+from ..verdict import OUTSIDE, Verdict
 from .bounds import forest, near
 from .classifier import pairs, pp
 from .environment import environment, read, required
 from .nulls import average_figures, null
 from .places import places
 from .sections import sections
-
-if TYPE_CHECKING:
-    from ..verdict import Verdict
 
 TITLE = "Local check of a posterior"
 

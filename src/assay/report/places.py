@@ -1,16 +1,12 @@
 """The map: where the observations lie among the simulations."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..plots._numbers import COMPONENTS, components
+from ..verdict import Verdict
 from .traces import Trace, axis, brief, literal, rounded
-
-if TYPE_CHECKING:
-    from ..verdict import Verdict
 
 # The symbol and the colour of every verdict.
 SYMBOLS = {

@@ -1,18 +1,13 @@
 """Words and numbers that the templates show, as plain values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..answers.rows import Row
 from ..names import readable
 from ..results import number, probability, versions
-from ..verdict import OUTSIDE, VERDICTS
+from ..verdict import OUTSIDE, VERDICTS, Verdict
 from .classifier import colour_range
-
-if TYPE_CHECKING:
-    from ..answers.rows import Row
-    from ..verdict import Verdict
 
 Values = dict[str, Any]
 
