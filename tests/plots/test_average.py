@@ -84,8 +84,8 @@ class TestRanks:
         np.testing.assert_array_equal(ideal.get_ydata(), [0, 1])
         for line, ecdf in zip(lines, curve.ecdf, strict=True):
             np.testing.assert_array_equal(line.get_ydata(), ecdf)
-        drawn = {round(float(v), 6) for v in [*curve.lower, *curve.upper]}
-        assert heights(ax.collections[0]) <= drawn
+        ends = {round(float(v), 6) for v in [*curve.lower, *curve.upper]}
+        assert heights(ax.collections[0]) <= ends
 
     def test_the_differences_and_their_band(self, result):
         ax = plots.rank_difference(result)
@@ -165,7 +165,7 @@ def test_a_parameter_that_never_varies():
     assert "r = nan" in places[1].get_title()
 
 
-def test_what_cannot_be_drawn(gaussian):
+def test_calibrations_without_a_picture(gaussian):
     with pytest.raises(
         ValueError, match="theta_q: expected at least 3 draws of q at each x; got 1"
     ):

@@ -82,7 +82,7 @@ class TestForest:
         # Even the largest is drawn, at the edge.
         assert ax.collections[1].get_offsets()[0, 0] == pytest.approx(min(ratio, high))
 
-    def test_what_is_not_known_is_not_drawn(self):
+    def test_what_is_unknown_has_no_point(self):
         _, ax = plots.forest(with_widths([np.nan, 1.2]))
         ax.figure.canvas.draw()
         assert np.isfinite(ax.get_xlim()).all()

@@ -42,7 +42,7 @@ def test_of_many_parameters_ten_have_a_row():
     assert len(figure.layout["yaxis"]["ticktext"]) == 10
 
 
-def test_true_parameters_are_drawn_over_q(check):
+def test_true_parameters_over_q(check):
     figure = near(check, REJECTED)
     histograms = [t for t in figure.data if t["type"] == "scatter"]
     assert len(histograms) == 4

@@ -58,7 +58,7 @@ def texts(page, selector):
     )
 
 
-def test_everything_is_drawn_without_an_error(opened):
+def test_all_figures_appear_without_an_error(opened):
     opened.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
     opened.wait("!!document.querySelector('#plot-null svg')")
     for key in (*OWN, *OTHERS):
@@ -92,7 +92,7 @@ def test_missing_parts_leave_no_errors(browser, files):
 
 
 class TestNames:
-    def test_they_are_shown_as_text(self, opened):
+    def test_they_are_text(self, opened):
         from selenium.common.exceptions import NoAlertPresentException
 
         with pytest.raises(NoAlertPresentException):
