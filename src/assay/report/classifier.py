@@ -73,21 +73,21 @@ def pairs(check: Verdict, which: int) -> Figure:
     half = colour_range(result)
     scale: dict[str, Any] = {"colorscale": [[0, "@much"], [0.5, "@middle"], [1, "@little"]]}
     scale |= {"cmin": 0.5 - half, "cmax": 0.5 + half, "showscale": False}
-    layout: dict[str, Any] = {"height": 90 + PANEL * max(2, m), "coloraxis": scale}
+    panels: dict[str, Any] = {"height": 90 + PANEL * max(2, m), "coloraxis": scale}
     traces: list[Trace] = []
     for row, column in enumerate(theta.T):
         traces.append(_marginal(column, suffix(row * m + row)))
         traces += [_draws(across, row, m) for across in range(row)]
     for column, row in combinations_with_replacement(range(m), 2):
-        layout |= _panel(names, row, column)
+        panels |= _panel(names, row, column)
     words = (
         f"Pair plot of {len(chosen)} draws of q in {', '.join(map(readable, names))}. By the "
-        f"classifier,  q has too much mass at {percent((d < 0.5).mean())} of its draws and too "
+        f"classifier, q has too much mass at {percent((d < 0.5).mean())} of its draws and too "
         f"little at {percent((d > 0.5).mean())}; probabilities of being a truth run from "
         f"{decimals(float(d.min()))} to {decimals(float(d.max()))}."
     )
     columns = (*(rounded(column) for column in theta[chosen].T), rounded(d[chosen], 3))
-    return Figure(tuple(traces), layout, words, columns)
+    return Figure(tuple(traces), panels, words, columns)
 
 
 def chosen_draws(result: LC2STResult) -> np.ndarray:

@@ -51,10 +51,8 @@ def write(check: Verdict, path: str | os.PathLike[str], title: str | None = None
 
 def page(check: Verdict, title: str = TITLE) -> str:
     """The report of a check as HTML."""
-    plotly: str = required(
-        "plotly.offline", "whose drawing code is put into the file"
-    ).get_plotlyjs()
-    plotly, script = plotly.replace("\r\n", "\n"), read("script.js")
+    offline = required("plotly.offline", "whose drawing code is put into the file")
+    plotly, script = offline.get_plotlyjs().replace("\r\n", "\n"), read("script.js")
     values = {
         "version": __version__,
         "title": title,
