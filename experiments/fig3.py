@@ -14,8 +14,8 @@ from torch import Tensor
 
 import assay
 from assay.average.ranks import Values
-from assay.plots._canvas import COLOURS as CURVES
-from assay.plots._canvas import ENVELOPE, INK
+from assay.plots._style import COLOURS as CURVES
+from assay.plots._style import ENVELOPE, INK
 
 from . import published
 from .authors import published_numbers

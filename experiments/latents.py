@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 import assay
-from assay.plots._canvas import INK
+from assay.plots._style import INK
 
 from . import published
 from .authors import absent, arrays

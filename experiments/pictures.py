@@ -12,7 +12,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure, SubFigure
 
 from assay._support.files import atomic_write
-from assay.plots._canvas import INK
+from assay.plots._style import INK
 
 __all__ = ["colour_bar", "save", "triangle"]
 

@@ -87,7 +87,7 @@ class Page:
         return self.run("document.querySelector('article:not([hidden]) h2').innerText")
 
     @property
-    def drawn(self):
+    def figures(self):
         """The numbers of the figures of the selected observation."""
         return {
             key: self.run(
@@ -101,7 +101,7 @@ class Page:
     def errors(self):
         return [e["message"] for e in self.driver.get_log("browser") if e["level"] != "DEBUG"]
 
-    def foreign_requests(self):
+    def network_requests(self):
         """Addresses that were asked for, but for the page itself."""
         entries = (json.loads(e["message"])["message"] for e in self.driver.get_log("performance"))
         sent = [e for e in entries if e["method"] == "Network.requestWillBeSent"]

@@ -54,10 +54,10 @@ def test_its_report_in_a_browser(found, browser, screenshots, tmp_path):
     page = Page(browser, tmp_path / "report.html")
     first, other = (found.labels[i] for i in found.urgency)
     assert page.heading.split()[-1] == first
-    before = page.drawn
+    before = page.figures
     page.find("#next").click()
     assert page.heading.split()[-1] == other
-    after = page.drawn
+    after = page.figures
     assert all(before[key] != after[key] for key in ("forest", "near", "pp", "pairs"))
     assert page.errors() == []
     keep(page, screenshots / "demo.png")

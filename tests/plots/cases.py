@@ -371,9 +371,9 @@ CASES = {
 }
 
 
-def figure_of(drawn):
+def figure_of(returned):
     """The figure of what a plot returned: axes, an array of them, or the figure itself."""
-    return drawn if isinstance(drawn, Figure) else np.ravel(drawn)[0].figure
+    return returned if isinstance(returned, Figure) else np.ravel(returned)[0].figure
 
 
 def save(figure, path):

@@ -9,7 +9,7 @@ import pytest
 
 import assay
 from assay import plots
-from assay.plots._canvas import CURVE, INK
+from assay.plots._style import CURVE, INK
 from tests.plots.cases import bounds, interval
 
 
@@ -82,7 +82,7 @@ class TestForest:
         # Even the largest is drawn, at the edge.
         assert ax.collections[1].get_offsets()[0, 0] == pytest.approx(min(ratio, high))
 
-    def test_what_is_not_known_is_not_drawn(self):
+    def test_what_is_unknown_has_no_point(self):
         _, ax = plots.forest(with_widths([np.nan, 1.2]))
         ax.figure.canvas.draw()
         assert np.isfinite(ax.get_xlim()).all()
@@ -129,6 +129,14 @@ class TestNear:
                 assert shares.values.sum() == pytest.approx(1)
                 middle = (shares.values * (shares.edges[1:] + shares.edges[:-1]) / 2).sum()
                 assert middle == pytest.approx(float(np.nanmean(own[:, j])), abs=0.1)
+
+    def test_what_lies_beyond_is_in_the_outermost_bins_and_nan_in_none(self):
+        whole = bounds(1)
+        true, draws = np.array([[[-9.0], [np.nan]]]), np.array([[[0.1], [9.0]]])
+        (panel,) = plots.near(replace(whole, near_truths=true, near_draws=draws))
+        q, outline = (patch.get_data().values for patch in panel.patches)
+        assert (outline[0], q[-1], q[len(q) // 2]) == (1, 0.5, 0.5)
+        assert (outline.sum(), q.sum()) == (1, 1)
 
     def test_the_worst_come_first(self):
         (alone,) = plots.near(bounds(sizes=(0.0, 1.0)), plt.subplots()[1], which=1)

@@ -1,13 +1,13 @@
-from dataclasses import replace
+"""Axes, curves and legends."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.cbook import is_math_text
 
 from assay import plots
 from assay.plots import _canvas as canvas
-from tests.plots.cases import bounds, calibration, covered, levels, local, many, sbc
+from assay.plots._style import BAND
+from tests.plots.cases import covered, levels, local, many, sbc
 
 
 def labels(ax):
@@ -21,59 +21,6 @@ def test_new_axes_have_the_width_of_a_column():
     assert canvas.axes(ax, 9.0) is ax
 
 
-def test_the_threshold_is_what_a_rejected_statistic_exceeds():
-    rng = np.random.default_rng(0)
-    for h, alpha in ((99, 0.05), (199, 0.05), (118, 0.05), (57, 0.2)):
-        null = rng.normal(size=(300, h))
-        statistic = rng.normal(1, size=300)
-        p = (1 + (null >= statistic[:, None]).sum(1)) / (1 + h)
-        assert ((statistic > canvas.threshold(null, alpha)) == (p <= alpha)).all()
-    assert canvas.threshold(np.arange(9.0), 0.05) == 8
-
-
-@pytest.mark.parametrize("name", ["theta_1", "$\\nonsense$", "$a", "_hidden", "100 %", "a$b"])
-def test_names_are_shown_as_written(name):
-    ax = canvas.axes(None, 2.0)
-    (line,) = ax.plot([0, 1], label=canvas.named(name))
-    canvas.legend(ax)
-    ax.figure.canvas.draw()
-    assert not is_math_text(line.get_label())
-    assert [label.strip().replace("\\$", "$") for label in labels(ax)] == [name]
-
-
-@pytest.mark.parametrize("name", ["$\\theta_1$", "$g_{Na}$ conductance"])
-def test_latex_is_typeset(name):
-    ax = canvas.axes(None, 2.0)
-    (line,) = ax.plot([0, 1], label=canvas.named(name))
-    canvas.legend(ax)
-    ax.figure.canvas.draw()
-    assert is_math_text(line.get_label())
-    assert line.get_label() == name
-
-
-def test_long_names_are_clipped():
-    assert canvas.named("a" * 30, 10) == "a" * 9 + "…"
-    assert canvas.named("$\\alpha_{1}$", 4) == "$\\alpha_{1}$"
-    # Mathematics that does not fit is left out as a whole.
-    assert canvas.named("rate $\\alpha_{1}$ of something", 10) == "rate…"
-
-
-BAD = ("$\\nonsense$", "$\\frac{1}$", "$x", "$\\theta_1$", "$$", "$_^$", "a" * 80)
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_no_name_breaks_a_picture(name):
-    pictures = [
-        plots.coverage(replace(covered(1), names=(name,))),
-        plots.rank_histogram(replace(sbc(1), names=(name,))),
-        plots.forest(bounds(1, names=(name,)))[0],
-        plots.pairs(local(2), names=(name, "b"))[0, 0],
-        plots.recovery(calibration(1), names=(name,))[0],
-    ]
-    for ax in pictures:
-        ax.figure.canvas.draw()
-
-
 def test_many_curves_name_the_farthest():
     grid = np.linspace(0, 1, 5)
     lines = np.outer(np.arange(20), np.ones(5)) / 100
@@ -84,7 +31,7 @@ def test_many_curves_name_the_farthest():
     assert len({line.get_color() for line in named}) == 4
     grey = [line for line in ax.get_lines() if line not in named]
     assert len(grey) == 16
-    assert {line.get_color() for line in grey} == {canvas.BAND}
+    assert {line.get_color() for line in grey} == {BAND}
     assert grey[0].get_label() == "16 nearer to the ideal"
 
 
@@ -114,11 +61,6 @@ def test_intervals_of_the_farthest_curves_alone():
     assert "95 % interval, each level" in labels(plots.coverage(covered(3)))
 
 
-def test_curves_of_levels_have_their_names():
-    ax = plots.levels(levels(3))
-    assert labels(ax)[-3:] == ["theta[0]", "theta[1]", "theta[2]"]
-
-
 TITLED = [
     lambda: plots.coverage(covered(8)),
     lambda: plots.pp(local()),
@@ -141,20 +83,6 @@ def test_titles_say_p_above_the_legend_and_inside_the_figure(draw):
     assert above.y1 <= title.y0 + 1
     assert title.y1 <= ax.figure.bbox.y1
     assert 0 <= title.x0 < title.x1 <= ax.figure.bbox.x1
-
-
-def test_the_smallest_p_is_that_of_its_curve():
-    assert canvas.smallest(np.array([0.3, 0.02]), ("a", "b")) == "smallest corrected p = 0.02 (b)"
-    assert canvas.smallest(np.array([0.3]), ("a",)) == "p = 0.3"
-
-
-def test_one_of_many_observations():
-    one = many(1)
-    assert canvas.only(one).statistic.ndim == 0
-    single = one[0]
-    assert canvas.only(single) is single
-    with pytest.raises(ValueError, match=r"got 3. Choose one by its number, such as result\[0\]"):
-        canvas.only(many(3))
 
 
 def test_as_many_axes_as_panels():

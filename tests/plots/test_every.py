@@ -1,7 +1,9 @@
-"""What holds for every public plot: where it draws, which results it takes, units, p, names."""
+"""What holds for every public plot: arguments, axes, which results it takes, units, p, names."""
 
+import inspect
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,6 +27,7 @@ from tests.plots.cases import (
 LONG = tuple(f"{name} with a name that never ends and goes on and on" for name in "abc")
 LATEX = (r"$\theta_1$", r"$g_{Na}$", r"$\log \alpha$")
 SWEPT = {"values": np.arange(12)}
+OPTIONS = {"alpha", "label", "marks", "names", "quantity", "tolerance", "values", "which"}
 
 
 def named(make, names):
@@ -63,7 +66,7 @@ TESTS = "coverage rank_difference rank_ecdf rank_histogram levels null_histogram
 TESTS += " pvalues sweep"
 
 
-def drawn(name, names=LATEX, ax=None):
+def draw(name, names=LATEX, ax=None):
     """The axes that a plot returns."""
     if name in NAMED:
         make, how, _ = NAMED[name]
@@ -73,7 +76,7 @@ def drawn(name, names=LATEX, ax=None):
     return getattr(plots, name)(make(), ax, **how)
 
 
-def shown(figure):
+def texts_of(figure):
     figure.canvas.draw()
     texts = [text for text in figure.findobj(plt.Text) if text.get_visible()]
     return [text for text in texts if text.get_text()]
@@ -81,6 +84,29 @@ def shown(figure):
 
 def axes_of(returned):
     return [ax for ax in np.ravel(np.array(returned, dtype=object)) if ax is not None]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_result_then_axes_then_options(name):
+    first, second, *others = inspect.signature(getattr(plots, name)).parameters.values()
+    assert first.name in {"result", "calibration", "check"}
+    assert (second.name, second.default) == ("ax", None)
+    assert {option.name for option in others} <= OPTIONS
+
+
+def test_a_summary_takes_a_check_and_an_observation():
+    assert list(inspect.signature(plots.summary).parameters) == ["check", "which"]
+
+
+def test_no_module_has_the_name_of_a_plot():
+    modules = {path.stem for path in Path(plots.__file__).parent.glob("*.py")}
+    assert not modules & set(plots.__all__)
+    assert dir(plots) == sorted(plots.__all__)
+
+
+def test_an_unknown_plot():
+    with pytest.raises(AttributeError, match="no attribute 'pie'"):
+        _ = plots.pie
 
 
 def test_all_are_here():
@@ -93,7 +119,7 @@ def test_it_draws_in_the_axes_given_and_returns_them(name):
     figure, given = plt.subplots(1, count, squeeze=False)
     open_before = plt.get_fignums()
     ax = given[0] if count > 1 else given[0, 0]
-    returned = axes_of(drawn(name, ax=ax))
+    returned = axes_of(draw(name, ax=ax))
     if name != "pairs":  # whose panels fill the axes
         assert returned == given[0].tolist()
     assert {one.figure for one in returned} == {figure}
@@ -101,8 +127,14 @@ def test_it_draws_in_the_axes_given_and_returns_them(name):
 
 
 @pytest.mark.parametrize("name", EVERY)
+def test_new_axes_have_the_width_of_one_column_or_two(name):
+    panels = (NAMED | GIVEN | OTHERS)[name][2]
+    assert axes_of(draw(name))[0].figure.get_figwidth() == (7.0 if panels > 2 else 3.4)
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_both_axes_say_what_they_are(name):
-    returned = drawn(name)
+    returned = draw(name)
     axes_of(returned)[0].figure.canvas.draw()
     for ax in axes_of(returned):
         across = ax.get_xlabel() or any(t.get_text() for t in ax.get_xticklabels())
@@ -116,17 +148,17 @@ def test_both_axes_say_what_they_are(name):
 
 @pytest.mark.parametrize("name", TESTS.split())
 def test_titles_say_p(name):
-    texts = shown(axes_of(drawn(name))[0].figure)
+    texts = texts_of(axes_of(draw(name))[0].figure)
     assert any("p = " in text.get_text() for text in texts)
 
 
 @pytest.mark.parametrize("name", [*NAMED, *GIVEN])
 def test_latex_is_typeset_and_long_names_take_no_room(name):
-    texts = shown(axes_of(drawn(name))[0].figure)
+    texts = texts_of(axes_of(draw(name))[0].figure)
     typeset = [text for text in texts if r"$\theta_1$" in text.get_text()]
     assert typeset
     assert not any(r"\$" in text.get_text() for text in texts)
-    usual, long = (drawn(name, names) for names in (("a", "b", "c"), LONG))
+    usual, long = (draw(name, names) for names in (("a", "b", "c"), LONG))
     for returned in (usual, long):
         axes_of(returned)[0].figure.canvas.draw()
     for one, other in zip(axes_of(usual), axes_of(long), strict=True):
@@ -136,9 +168,9 @@ def test_latex_is_typeset_and_long_names_take_no_room(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_words_stay_inside_the_figure(name):
-    figure = axes_of(drawn(name, LONG))[0].figure
+    figure = axes_of(draw(name, LONG))[0].figure
     ticks = {text for ax in figure.axes for text in [*ax.get_xticklabels(), *ax.get_yticklabels()]}
-    for text in set(shown(figure)) - ticks:
+    for text in set(texts_of(figure)) - ticks:
         box = text.get_window_extent()
         assert -1 <= box.x0 < box.x1 <= figure.bbox.x1 + 1, text.get_text()
         assert -1 <= box.y0 < box.y1 <= figure.bbox.y1 + 1, text.get_text()

@@ -22,17 +22,17 @@ def version(text):
 
 
 def difference(figure, case, folder):
-    """What is said of a picture that differs from the one stored; None if none does."""
-    drawn = folder / f"{case}.png"
-    save(figure, drawn)
-    return compare_images(BASELINES / f"{case}.png", drawn, TOLERANCE)
+    """How a picture differs from the one stored; None if it does not."""
+    picture = folder / f"{case}.png"
+    save(figure, picture)
+    return compare_images(BASELINES / f"{case}.png", picture, TOLERANCE)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_picture_is_the_one_stored(case, tmp_path):
-    made = version(Image.open(BASELINES / f"{case}.png").text["Software"])
-    if made != version(mpl.__version__):
-        unavailable(f"stored pictures were made by matplotlib {made}: see constraints.txt")
+    stored = version(Image.open(BASELINES / f"{case}.png").text["Software"])
+    if stored != version(mpl.__version__):
+        unavailable(f"stored pictures were made by matplotlib {stored}: see constraints.txt")
     assert difference(figure_of(CASES[case]()), case, tmp_path) is None
 
 
@@ -53,7 +53,7 @@ def test_every_plot_has_a_picture():
         ("levels", "lines", 3),
     ],
 )
-def test_what_is_missing_is_seen(case, kind, count, tmp_path):
+def test_a_missing_part_is_found(case, kind, count, tmp_path):
     for i in range(count):
         # Drawn anew, since the layout moves when a figure is saved twice.
         ax = CASES[case]()
@@ -62,13 +62,13 @@ def test_what_is_missing_is_seen(case, kind, count, tmp_path):
         assert "RMS" in difference(ax.figure, case, tmp_path)
 
 
-def test_a_wrong_word_is_seen(tmp_path):
+def test_a_wrong_word_is_found(tmp_path):
     ax = CASES["pp"]()
     ax.set_xlabel("probability of class 1 (q)")
     assert "RMS" in difference(ax.figure, "pp", tmp_path)
 
 
-def test_a_line_at_a_wrong_value_is_seen(tmp_path):
+def test_a_line_at_a_wrong_value_is_found(tmp_path):
     ax = CASES["null_histogram"]()
     line = ax.get_lines()[0]
     line.set_xdata(line.get_xdata()[0] * np.array([1.1, 1.1]))

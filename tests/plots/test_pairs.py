@@ -75,7 +75,7 @@ def test_squares_have_the_colour_and_the_number_of_their_draws():
     assert sides[many_draws].mean() > 1.5 * sides[~many_draws].mean()
 
 
-def test_the_words_stand_on_their_sides():
+def test_the_words_are_on_their_sides():
     """Probabilities of class 1 rise to the right, where q has too little mass."""
     grid = plots.pairs(local(1))
     left, right = host_of(grid).texts
@@ -146,8 +146,8 @@ def test_references_far_from_q():
 def test_names_are_typeset_or_plain():
     grid = plots.pairs(local(3), names=NAMES)
     labels = [grid[-1, j].get_xlabel() for j in range(3)]
-    shown = [label.replace("\n", "").replace("\\$", "$").strip() for label in labels]
-    assert shown == [name.replace(" ", " ") for name in NAMES]
+    texts = [label.replace("\n", "").replace("\\$", "$").strip() for label in labels]
+    assert texts == [name.replace(" ", " ") for name in NAMES]
     assert [bool(is_math_text(label)) for label in labels] == [True, False, False]
     assert grid[1, 0].get_ylabel() == labels[1]
     grid[0, 0].figure.canvas.draw()

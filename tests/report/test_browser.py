@@ -58,7 +58,7 @@ def texts(page, selector):
     )
 
 
-def test_everything_is_drawn_without_an_error(opened):
+def test_all_figures_appear_without_an_error(opened):
     opened.run("document.querySelectorAll('details').forEach(e => { e.open = true; })")
     opened.wait("!!document.querySelector('#plot-null svg')")
     for key in (*OWN, *OTHERS):
@@ -70,7 +70,7 @@ def test_everything_is_drawn_without_an_error(opened):
 def test_nothing_is_asked_of_a_network(opened):
     opened.find("#next").click()
     opened.find("#theme").click()
-    assert opened.foreign_requests() == []
+    assert opened.network_requests() == []
 
 
 @pytest.mark.parametrize("word", VERDICTS)
@@ -88,11 +88,11 @@ def test_every_verdict(browser, files, screenshots, word):
 def test_missing_parts_leave_no_errors(browser, files):
     page = Page(browser, files / "bare.html")
     assert page.errors() == []
-    assert {key for key, drawn in page.drawn.items() if drawn} == {"forest", "near"}
+    assert {key for key, figure in page.figures.items() if figure} == {"forest", "near"}
 
 
 class TestNames:
-    def test_they_are_shown_as_text(self, opened):
+    def test_they_are_text(self, opened):
         from selenium.common.exceptions import NoAlertPresentException
 
         with pytest.raises(NoAlertPresentException):
@@ -119,11 +119,11 @@ class TestChoosing:
         from selenium.webdriver.common.keys import Keys
 
         order = check.urgency
-        before = opened.drawn
+        before = opened.figures
         assert LABELS[order[0]] in opened.heading
         opened.find("#next").click()
         assert LABELS[order[1]] in opened.heading
-        assert all(opened.drawn[key] != before[key] for key in ("forest", "near"))
+        assert all(opened.figures[key] != before[key] for key in ("forest", "near"))
         opened.find("body").send_keys(Keys.ARROW_RIGHT)
         assert LABELS[order[2]] in opened.heading
         assert opened.run("window.location.hash") == f"#observation-{order[2]}"
@@ -132,10 +132,12 @@ class TestChoosing:
         assert visible(opened) == set(OTHERS)
         opened.find("body").send_keys(Keys.ARROW_LEFT)
         opened.find("#previous").click()
-        assert opened.drawn == before
+        assert opened.figures == before
         opened.find("#previous").click()
         assert LABELS[order[-1]] in opened.heading
-        assert LABELS[order[-1]] in opened.run("document.getElementById('said').textContent")
+        assert LABELS[order[-1]] in opened.run(
+            "document.getElementById('announcement').textContent"
+        )
 
     def test_the_list(self, opened):
         from selenium.webdriver.common.keys import Keys
@@ -296,9 +298,9 @@ class TestPaper:
     def test_it_holds_every_observation(self, opened):
         count = "[...document.querySelectorAll(arguments[0])].filter(e => !e.hidden).length"
         # The selected one has all its figures, the others two, and one is outside.
-        for event, shown, figures in (("beforeprint", 5, 6), ("afterprint", 1, 0)):
+        for event, visible_articles, figures in (("beforeprint", 5, 6), ("afterprint", 1, 0)):
             opened.run("void window.dispatchEvent(new Event(arguments[0]))", event)
-            assert opened.run(count, "article") == shown
+            assert opened.run(count, "article") == visible_articles
             assert opened.run(count, "figure.printed .main-svg:first-of-type") == figures
 
 

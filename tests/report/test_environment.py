@@ -25,16 +25,16 @@ def test_text_is_escaped():
 
 
 def test_attributes_cannot_be_left():
-    made = rendered('<a title="{{ name }}">x</a>', name='"><img src=x>')
-    assert made == '<a title="&#34;&gt;&lt;img src=x&gt;">x</a>'
+    page = rendered('<a title="{{ name }}">x</a>', name='"><img src=x>')
+    assert page == '<a title="&#34;&gt;&lt;img src=x&gt;">x</a>'
 
 
 @pytest.mark.parametrize("bad", ["\x00", "\x1b", "\u202e", "\ud800", "\ufeff"])
 def test_what_html_does_not_allow_is_replaced(bad):
     assert rendered("<p>{{ name }}</p>", name=f"a{bad}b") == "<p>a\ufffdb</p>"
-    made = macro("plain_table(name, [name], [[name]])", name=f"a{bad}b")
-    assert bad not in made
-    assert made.count("a\ufffdb") == 4
+    page = macro("plain_table(name, [name], [[name]])", name=f"a{bad}b")
+    assert bad not in page
+    assert page.count("a\ufffdb") == 4
 
 
 def test_values_are_not_read_as_templates():
@@ -50,17 +50,17 @@ def test_a_missing_value_is_an_error():
 
 def test_a_table_has_caption_and_scopes():
     rows = [["a", "1"], ["b", "2"]]
-    made = macro("plain_table(name, ['name', 'value'], rows, ['value'])", name=NASTY, rows=rows)
-    assert made.count('scope="row"') == 2
-    assert made.count('scope="col"') == 2
-    assert "<caption>&lt;script" in made
-    assert '<td class="words">2</td>' in made
-    assert 'tabindex="0"' in made
+    page = macro("plain_table(name, ['name', 'value'], rows, ['value'])", name=NASTY, rows=rows)
+    assert page.count('scope="row"') == 2
+    assert page.count('scope="col"') == 2
+    assert "<caption>&lt;script" in page
+    assert '<td class="words">2</td>' in page
+    assert 'tabindex="0"' in page
 
 
 def test_line_breaks_of_templates_are_not_in_the_page():
-    made = macro("badge('passed', 'words <')")
-    assert made == (
+    page = macro("badge('passed', 'words <')")
+    assert page == (
         '<span class="badge passed"><svg viewBox="0 0 12 12" aria-hidden="true">'
         '<circle cx="6" cy="6" r="5"/></svg>words &lt;</span>'
     )

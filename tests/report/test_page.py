@@ -147,7 +147,7 @@ class TestWords:
         counts = re.findall(r"</svg>(\d \w+)</span></li>", whole)
         assert counts == ["2 rejected", "1 outside", "1 inconclusive", "1 passed"]
 
-    def test_nothing_is_said_twice(self, bare):
+    def test_no_sentence_appears_twice(self, bare):
         for found in (bare, made(("rejected",), 8, classifier=True), made(("outside",))):
             parts = [text.strip() for text in Elements(page(found)).texts]
             sentences = [
@@ -159,7 +159,7 @@ class TestWords:
             assert len(sentences) > 10
             assert sorted(set(sentences)) == sorted(sentences)
 
-    def test_nothing_is_said_of_q_where_x_o_is_outside(self, check, whole):
+    def test_no_sentence_on_q_where_x_o_is_outside(self, check, whole):
         parts = articles(whole)
         text = Elements(parts[OUTSIDE]).text
         assert "Nothing is said of q." in text
@@ -173,7 +173,7 @@ class TestWords:
         assert numbers[OUTSIDE] == 0
         assert min(count for which, count in numbers.items() if which != OUTSIDE) > 10
 
-    def test_the_verdict_is_said_with_its_tolerance(self, whole):
+    def test_the_verdict_has_its_tolerance(self, whole):
         heading = re.search(r"<h2.*?</h2>", articles(whole)[4])[0]
         assert Elements(heading).text.strip() == f"rejected {LABELS[4]}, but within the tolerance"
 

@@ -51,7 +51,7 @@ def lab(colour, matrix):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("vision", VISION)
 @pytest.mark.parametrize("names", [CURVES, VERDICTS])
-def test_colours_can_be_told_apart(scheme, vision, names):
+def test_colours_are_different_to_every_eye(scheme, vision, names):
     places = {name: lab(colours(scheme)[name], VISION[vision]) for name in names}
     distances = {
         (a, b): float(np.linalg.norm(places[a] - places[b])) for a, b in combinations(names, 2)

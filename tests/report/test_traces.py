@@ -1,12 +1,12 @@
 import numpy as np
 
-from assay.report.traces import Figure, level, named, upright
+from assay.report.traces import Figure, curves, upright
 
 
 def test_many_curves_name_the_farthest():
     grid = np.linspace(0, 1, 5)
     lines = np.outer(np.arange(20), np.ones(5)) / 100
-    traces = named(grid, lines, [f"<{j}>" for j in range(20)], np.zeros(5))
+    traces = curves(grid, lines, [f"<{j}>" for j in range(20)], np.zeros(5))
     grey = [t for t in traces if t.get("showlegend") is False]
     assert [t["name"] for t in grey] == [f"&lt;{j}&gt;" for j in range(8)]
     others = [t for t in traces if t not in grey]
@@ -15,7 +15,7 @@ def test_many_curves_name_the_farthest():
 
 
 def test_lines_are_dashed_unless_a_style_is_given():
-    assert level(0.5)["line"]["dash"] == upright(0.5)["line"]["dash"] == "dash"
+    assert upright(0.5)["line"]["dash"] == "dash"
     assert upright(0.5, color="@curve", width=2)["line"] == {"color": "@curve", "width": 2}
 
 

@@ -1,9 +1,9 @@
 """The report: what a check found, as one HTML file that works without a network.
 
-A :class:`~assay.verdict.Verdict` goes in and a file comes out; nothing is trained or
-sampled here. Words come from templates, figures are plain numbers that the page draws. It imports
-``results``, ``verdict`` and the shapes of ``plots``; Jinja2 and Plotly when a report is
-written.
+A :class:`~assay.verdict.Verdict` goes in and a file comes out; nothing is trained or sampled here.
+`sections` reads words and numbers for the templates; `bounds`, `classifier`, `nulls` and `places`
+make figures, which are plain values (`traces`); `page` writes the file, with `environment`. Jinja2
+and Plotly are needed when a report is written.
 """
 
 from .page import TITLE, write

@@ -21,13 +21,11 @@ BESIDE_A_TAG = re.compile(r"(?:(?<=>)|(?<=%\}))\s*\n\s*|\s*\n\s*(?=<|\{%)")
 def environment() -> Environment:
     """What renders the templates of this package."""
     jinja = required("jinja2", "which fills the page")
-    made: Environment = jinja.Environment(
-        loader=jinja.FunctionLoader(_template),
-        autoescape=True,
-        undefined=jinja.StrictUndefined,
-        finalize=_allowed,
+    loader = jinja.FunctionLoader(_template)
+    strict: Environment = jinja.Environment(
+        loader=loader, autoescape=True, undefined=jinja.StrictUndefined, finalize=_allowed
     )
-    return made
+    return strict
 
 
 def required(module: str, what: str) -> Any:

@@ -5,30 +5,24 @@ else: whatever names may contain, no other script can run, and no address is eve
 drawn, and the code that draws it, are compressed.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import __version__
 from .._support.files import atomic_write
 from .._support.inputs import check_kind, check_path
 from ..text import record
-from ..verdict import OUTSIDE
-from .answer import forest, near
-from .context import average_figures, places
+from ..verdict import OUTSIDE, Verdict
+from .bounds import forest, near
+from .classifier import pairs, pp
 from .environment import environment, read, required
-from .pairs import PairPlot
-from .picture import null, pp, pp_curves
+from .nulls import average_figures, null
+from .places import places
 from .sections import sections
-from .traces import Figure
-
-if TYPE_CHECKING:
-    from ..verdict import Verdict
 
 TITLE = "Local check of a posterior"
 
@@ -57,40 +51,40 @@ def write(check: Verdict, path: str | os.PathLike[str], title: str | None = None
 
 def page(check: Verdict, title: str = TITLE) -> str:
     """The report of a check as HTML."""
-    pairs = None if check.classified is None else PairPlot(check.classified, check.names)
-    drawing, script = _plotly(), read("script.js")
+    offline = required("plotly.offline", "whose drawing code is put into the file")
+    plotly, script = offline.get_plotlyjs().replace("\r\n", "\n"), read("script.js")
     values = {
         "version": __version__,
         "title": title,
         "date": check.settings.get("date", ""),
-        "policy": _policy([drawing, script]),
-        "plotly": _packed(drawing),
-        "data": _packed(_json(_data(check, pairs))),
+        "policy": _policy([plotly, script]),
+        "plotly": _compressed(plotly),
+        "data": _compressed(json.dumps(_data(check), separators=(",", ":"), allow_nan=False)),
         "script": script,
     }
-    return environment().get_template("page.html").render(**values, **sections(check, pairs))
+    return environment().get_template("page.html").render(**values, **sections(check))
 
 
-def _data(check: Verdict, pairs: PairPlot | None) -> dict[str, Any]:
+def _data(check: Verdict) -> dict[str, Any]:
     """What scripts draw."""
-    curves = pp_curves(check)
-    each = []
-    for i in range(len(check)):
-        figures: dict[str, Figure | None] = {}
-        if check.verdicts[i] != OUTSIDE:
-            figures = {"forest": forest(check, i), "near": near(check, i), "null": null(check, i)}
-            if pairs is not None and curves is not None:
-                figures["pp"] = pp(curves, i)
-                figures["pairs"] = pairs.figure(i, check.worst_parameters(i))
-        each.append({name: figure.plain for name, figure in figures.items() if figure is not None})
     return {
         "start": check.urgency[0],
-        "places": None if check.surroundings is None else places(check),
+        "places": places(check),
         "average": {name: figure.plain for name, figure in average_figures(check).items()},
         "own": ["forest", "near", "null", "pp", "pairs"],
         "record": _short(record(check)),
-        "observations": each,
+        "observations": [_figures(check, i) for i in range(len(check))],
     }
+
+
+def _figures(check: Verdict, i: int) -> dict[str, Any]:
+    """The figures of one observation; none where it is outside."""
+    if check.verdicts[i] == OUTSIDE:
+        return {}
+    figures = {"forest": forest(check, i), "near": near(check, i), "null": null(check, i)}
+    if check.classified is not None:
+        figures |= {"pp": pp(check, i), "pairs": pairs(check, i)}
+    return {name: figure.plain for name, figure in figures.items() if figure is not None}
 
 
 def _short(value: Any) -> Any:
@@ -102,30 +96,16 @@ def _short(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
-
-
-def _packed(text: str) -> str:
-    """Text that is compressed, in letters that can stand within a page."""
+def _compressed(text: str) -> str:
+    """Compressed text, in letters that a page can hold."""
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 def _policy(scripts: list[str]) -> str:
     """What the page may do: run these scripts, be styled, and nothing else."""
-    hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-
-
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def _plotly() -> str:
-    """The code that draws figures."""
-    what = "whose drawing code is put into the file"
-    code: str = required("plotly.offline", what).get_plotlyjs()
-    return code.replace("\r\n", "\n")

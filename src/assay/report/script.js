@@ -23,7 +23,7 @@
   const COLOURED = new Set(["color", "fillcolor", "colorscale", "key", "arrowcolor"]);
   // Widths on paper, in pixels of CSS: half a page, and a whole one.
   const PRINTED = { narrow: 330, wide: 680 };
-  const drawn = new Map();
+  const plotted = new Map();
   let current = -1;
   let printing = false;
 
@@ -73,9 +73,9 @@
 
   // The key of a figure stands above it as text, so that names of any length have room.
   const element = (name, attributes) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    return made;
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    return node;
   };
   const SHAPES = { x: "M-4-4 4 4M4-4-4 4", "triangle-up": "M0-5 5 4H-5Z", "square-open": "M-4-4H4V4H-4Z", "x-thin-open": "M-3.5-3.5 3.5 3.5M3.5-3.5-3.5 3.5" };
   const swatch = (trace) => {
@@ -153,8 +153,8 @@
   const draw = (id, figure) => {
     const place = byId(`plot-${id}`);
     if (!place || !figure) return;
-    drawn.set(id, figure);
-    // What is folded is drawn when it is opened.
+    plotted.set(id, figure);
+    // What is folded is plotted when it is opened.
     if (place.closest("details:not([open])")) return;
     drawIn(place, id, figure);
   };
@@ -171,7 +171,7 @@
     drawKey(place, traces);
     Plotly.react(place, traces, layout, CONFIG);
   };
-  const redraw = () => { for (const [id, figure] of [...drawn]) draw(id, figure); };
+  const redraw = () => { for (const [id, figure] of [...plotted]) draw(id, figure); };
 
   // The map: what is near the selected observation, and where it lies.
   const placesFigure = () => {
@@ -200,12 +200,12 @@
       if (Number(row.dataset.observation) === current) row.setAttribute("aria-current", "true");
       else row.removeAttribute("aria-current");
     }
-    byId("said").textContent = articles[current].querySelector("h2").textContent;
+    byId("announcement").textContent = articles[current].querySelector("h2").textContent;
     const figures = data.observations[current];
     for (const id of data.own) {
       const place = byId(`plot-${id}`);
       if (place) place.parentElement.hidden = !(id in figures);
-      if (!(id in figures)) drawn.delete(id);
+      if (!(id in figures)) plotted.delete(id);
     }
     byId("picture").hidden = !("near" in figures);
     for (const [id, figure] of Object.entries(figures)) draw(id, figure);
@@ -338,7 +338,7 @@
       if (Number.isInteger(row)) choose(row);
     });
   }
-  // Tells anyone who waits that all is drawn.
+  // Tells anyone who waits that all is plotted.
   root.dataset.ready = "true";
   if (asked) byId("answer").scrollIntoView();
 })();

@@ -1,49 +1,41 @@
 """Words and numbers that the templates show, as plain values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..answers.rows import Row
 from ..names import readable
 from ..printing import number, probability
 from ..results import versions
-from ..verdict import OUTSIDE, VERDICTS
-from .pairs import PairPlot
-
-if TYPE_CHECKING:
-    from ..answers.rows import Row
-    from ..verdict import Verdict
+from ..verdict import OUTSIDE, VERDICTS, Verdict
+from .classifier import colour_range
 
 Values = dict[str, Any]
 
 
-def sections(check: Verdict, pairs: PairPlot | None) -> Values:
+def sections(check: Verdict) -> Values:
     """All values by name."""
-    words = check.verdicts
+    o, m, words = len(check), len(check.names), check.verdicts
+    where = "One observation" if o == 1 else f"{o} observations"
+    what = "one parameter" if m == 1 else f"{m} parameters"
+    half = None if check.classified is None else colour_range(check.classified)
     return {
         "counts": {word: n for word in VERDICTS if (n := words.count(word))},
-        "tested": _tested(check),
-        "observations": [_observation(check, i) for i in range(len(check))],
+        "tested": f"{where}, {what}, {check.settings['n']} calibration pairs",
+        "observations": [_observation(check, i) for i in range(o)],
         "urgency": check.urgency,
-        "pairs": None if pairs is None else _pairs(pairs),
+        "pairs": half and {"ends": [f"{0.5 - half:.2f}", f"{0.5 + half:.2f}"]},
         "average": [_average(check, name) for name in check.over_all_x],
         "remarks": check.remarks,
-        "made": _made(check),
+        "origin": _origin(check),
     }
 
 
-def _tested(check: Verdict) -> str:
-    o, m = len(check), len(check.names)
-    where = "one observation" if o == 1 else f"{o} observations"
-    what = "one parameter" if m == 1 else f"{m} parameters"
-    return f"{where[0].upper()}{where[1:]}, {what}, {check.settings['n']} calibration pairs"
-
-
 def _observation(check: Verdict, i: int) -> Values:
-    known = check.verdicts[i] != OUTSIDE
-    label = check.labels[i]
+    known, label = check.verdicts[i] != OUTSIDE, check.labels[i]
     word, _, sentence = check.headline(i).removeprefix(f"{label}: ").partition(". ")
+    kinds = zip(check.test.kinds, check.test.evidence[i], strict=True)
+    predictive = "" if check.predictive is None else probability(float(check.predictive.pvalue[i]))
     return {
         "label": label,
         "verdict": check.verdicts[i],
@@ -56,49 +48,31 @@ def _observation(check: Verdict, i: int) -> Values:
         "near": int(check.test.near[i]),
         "others": check.other_sentences(i),
         "rows": [_row(row) for row in check.bounds.rows[i]] if known else [],
-        "evidence": _evidence(check, i) if known else [],
-        "predictive": _predictive(check, i) if known else "",
+        "evidence": [[kind, probability(float(p))] for kind, p in kinds] if known else [],
+        "predictive": predictive if known else "",
     }
 
 
 def _row(row: Row) -> list[str]:
     ends = f"{number(row.lower, 2)} to {number(row.upper, 2)}"
-    kind = row.kind.replace("_", " ")
-    about = " and ".join(map(readable, row.parameters)) or "all"
-    return [kind, about, number(row.value, 2), ends, "wrong" if row.wrong else ""]
-
-
-def _evidence(check: Verdict, i: int) -> list[list[str]]:
-    pairs = zip(check.test.kinds, check.test.evidence[i], strict=True)
-    return [[kind, probability(float(p))] for kind, p in pairs]
-
-
-def _predictive(check: Verdict, i: int) -> str:
-    return "" if check.predictive is None else probability(float(check.predictive.pvalue[i]))
-
-
-def _pairs(plot: PairPlot) -> Values:
-    return {"ends": [f"{0.5 - plot.colour_range:.2f}", f"{0.5 + plot.colour_range:.2f}"]}
+    names = " and ".join(map(readable, row.parameters)) or "all"
+    wrong = "wrong" if row.wrong else ""
+    return [row.kind.replace("_", " "), names, number(row.value, 2), ends, wrong]
 
 
 def _average(check: Verdict, name: str) -> Values:
     result = {"SBC": check.sbc, "coverage": check.coverage, "TARP": check.tarp}[name]
-    return {
-        "key": name.lower(),
-        "name": name,
-        "pvalue": probability(check.over_all_x[name]),
-        "sentence": result.sentence,
-    }
+    pvalue = probability(check.over_all_x[name])
+    return {"key": name.lower(), "name": name, "pvalue": pvalue, "sentence": result.sentence}
 
 
-def _made(check: Verdict) -> Values:
+def _origin(check: Verdict) -> Values:
+    """How the check was run: its call, settings and versions."""
     own, known = check.settings, versions()
-    call = str(own.get("call", ""))
-    rows = [[k, _value(v)] for k, v in own.items() if k not in {*known, "call"}]
     return {
         "hypothesis": check.test.hypothesis,
-        "call": call,
-        "settings": rows,
+        "call": str(own.get("call", "")),
+        "settings": _settings(own, {*known, "call"}),
         "versions": [[name, str(own[name])] for name in known if name in own],
         "tests": {"The exact test": _settings(check.test.settings, {*known})},
     }

@@ -1,25 +1,28 @@
-"""Traces: figures as plain values that the page's own code hands to Plotly.
+"""Figures as plain values, which the script of the page hands to Plotly.
 
-A figure is drawn by nothing but its numbers. Colours are named by what they stand for, as in
-``@curve``, and become those of the light or the dark scheme when the page is looked at. Names are
-:func:`~assay.report.words.literal`; templates of hover labels hold none.
+Colours are named by their role, as in ``@curve``, and become those of the light or the dark scheme
+in the browser. Plotly reads tags and entities in names: `literal` names are shown as they are.
 """
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
 
-from ..plots._shapes import farthest
-from .words import literal, rounded, share
+from ..names import readable, shorten
+from ..plots._numbers import farthest
+from ..printing import number
 
 # Six curves by colour, and twice as many by line style as well.
 COLOURS = ("@curve", "@blue", "@green", "@pink", "@sky", "@amber")
 DASHES = ("solid", "dash")
 # The height of a figure, in pixels.
 HEIGHT = 300
-# How what is right is drawn.
+# How the value that a right q would have is drawn.
 DASHED: dict[str, Any] = {"color": "@ink", "width": 1, "dash": "dash"}
 
 Trace = dict[str, Any]
@@ -43,6 +46,61 @@ class Figure:
         """The figure as JSON can hold it."""
         parts = {"data": list(self.data), "layout": self.layout, "words": self.words}
         return parts | ({"columns": list(self.columns)} if self.columns else {})
+
+
+def literal(name: str) -> str:
+    """A name that Plotly shows as it is read, though it reads tags and entities itself.
+
+    TeX becomes Unicode: MathJax, which would typeset it, is not in the page.
+
+    Example:
+        >>> literal("<b>x</b> & y")
+        '&lt;b&gt;x&lt;/b&gt; &amp; y'
+    """
+    name = readable(name)
+    return escape(re.sub(r"[\s\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069]+", " ", name), quote=False)
+
+
+def brief(name: str, most: int = 16) -> str:
+    r"""A name beside a figure, of which both ends are kept where it is long.
+
+    Example:
+        >>> brief("amplitude of mode 12"), brief(r"$\log_{10} M$")
+        ('amplitude…de 12', 'log₁₀ M')
+    """
+    return literal(shorten(readable(name), most))
+
+
+def rounded(values: np.ndarray, digits: int = 4) -> list[float | None]:
+    """Numbers with as many digits as can be seen; None where there is none.
+
+    Example:
+        >>> rounded(np.array([0.123456, 1e4, np.nan]), 3)
+        [0.123, 10000.0, None]
+    """
+    short = (float(f"{value:.{digits}g}") for value in np.asarray(values, float).ravel())
+    return [value if math.isfinite(value) else None for value in short]
+
+
+def decimals(value: float) -> str:
+    """A number with three decimals, or as many digits, and a minus as long as a plus.
+
+    Example:
+        >>> decimals(-0.12345), decimals(12345.0)
+        ('−0.123', '12345')
+    """
+    text = f"{value:.3f}" if abs(value) < 10 else number(value)
+    return text.replace("-0.000", "0.000").replace("-", "\u2212")
+
+
+def percent(share: float) -> str:
+    """A share in percent, with three digits."""
+    return f"{100 * share:.3g} %"
+
+
+def suffix(panel: int) -> str:
+    """The number of a panel, as Plotly writes it in the names of its axes."""
+    return str(panel + 1) if panel else ""
 
 
 def layout(x: dict[str, Any], y: dict[str, Any], *shapes: Trace, **more: Any) -> dict[str, Any]:
@@ -70,62 +128,47 @@ def line(x: np.ndarray, y: np.ndarray, name: str, **style: Any) -> Trace:
     }
 
 
-def ideal(x: Sequence[float], y: Sequence[float], name: str = "if q = p") -> Trace:
-    """The curve that would be there if all were right."""
-    return line(np.array(x), np.array(y), name) | {"line": DASHED}
+def ideal(x: Sequence[float], y: Sequence[float]) -> Trace:
+    """The curve of a q that is right."""
+    return line(np.array(x), np.array(y), "if q = p", **DASHED)
 
 
-def named(
+def curves(
     x: np.ndarray, lines: np.ndarray, names: Sequence[str], right: np.ndarray
 ) -> list[Trace]:
     """Curves (j, g), each with a colour; of many, those farthest from what is right (g,)."""
-    chosen = farthest(lines, right)
-    grey = {"color": "@band", "width": 0.8}
-    rest = (j for j in range(len(lines)) if j not in chosen)
-    others = [line(x, lines[j], literal(names[j]), **grey) | {"showlegend": False} for j in rest]
     styles = [{"color": colour, "dash": dash} for dash in DASHES for colour in COLOURS]
+    chosen = farthest(lines, right, len(styles))
+    grey = {"color": "@band", "width": 0.8}
+    others = [
+        line(x, lines[j], literal(names[j]), **grey) | {"showlegend": False}
+        for j in range(len(lines))
+        if j not in chosen
+    ]
     pairs = zip(chosen, styles, strict=False)
     return others + [line(x, lines[j], literal(names[j]), **one, width=2) for j, one in pairs]
 
 
 def null_band(
     x: np.ndarray,
-    ends: tuple[np.ndarray, np.ndarray],
+    lower: np.ndarray,
+    upper: np.ndarray,
     alpha: float,
-    held: str = "whole curve",
+    words: str = "whole curve",
     colour: str = "@envelope",
 ) -> Trace:
-    """The area between two curves (g,), which holds something of a curve if q is right."""
-    lower, upper = ends
+    """The area between two curves (g,), which holds the words if q is right."""
     return {
         "type": "scatter",
         "mode": "lines",
         "x": rounded(np.concatenate([x, x[::-1]])),
         "y": rounded(np.concatenate([upper, lower[::-1]])),
-        "name": f"{share(1 - alpha)} null, {held}",
+        "name": f"{percent(1 - alpha)} null, {words}",
         "fill": "toself",
         "fillcolor": colour,
         "line": {"width": 0},
         "hoverinfo": "skip",
     }
-
-
-def points(x: np.ndarray, y: np.ndarray, name: str, **marker: Any) -> Trace:
-    """Points, each with its value under the pointer."""
-    return line(x, y, name) | {"mode": "markers", "marker": marker, "line": {}}
-
-
-def error_bars(told: np.ndarray, colour: str) -> dict[str, Any]:
-    """Bars around values between the lower and upper ends of intervals, (3, g) together."""
-    value, lower, upper = told
-    ends = {"array": rounded(upper - value), "arrayminus": rounded(value - lower)}
-    return {"type": "data", "symmetric": False, **ends, "color": colour, "thickness": 2}
-
-
-def level(y: float, **style: Any) -> Trace:
-    """A line across the whole figure, thin and dashed if no style is given."""
-    ends = {"x0": 0, "x1": 1, "xref": "paper", "y0": y, "y1": y}
-    return {"type": "line", **ends, "line": style or DASHED}
 
 
 def upright(x: float, **style: Any) -> Trace:

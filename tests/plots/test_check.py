@@ -1,28 +1,22 @@
-"""Where x_o lies among simulations, and what a classifier is worth."""
+"""Where x_o lies among simulations, and the figure of a whole check."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from matplotlib.colors import to_rgba
 
 import assay
 from assay import plots
-from assay.classifiers import QDA
-from assay.plots._canvas import CURVE, GREEN
-from tests.conftest import Gaussian
-from tests.plots.cases import VERDICTS, check, line, quality, surroundings
+from assay.plots._style import CURVE, GREEN
+from tests.plots.cases import VERDICTS, check, line, surroundings
 
 
 def points(ax, label):
     """Where points with a label are, (n, 2)."""
     (found,) = (c for c in ax.collections if c.get_label() == label)
     return found.get_offsets().data
-
-
-@pytest.fixture(scope="module")
-def result():
-    return assay.lc2st(Gaussian(width=1.5).calibration(500, k=2), QDA(), 9).quality()
 
 
 class TestSurroundings:
@@ -55,13 +49,13 @@ class TestSurroundings:
         ax = plots.surroundings(replace(found, surroundings=around, test=replace(found.test, x=x)))
         every = np.concatenate([around.x, x])
         table = (every - every.mean(0)) / every.std(0)
-        drawn = [points(ax, label) for label in ("simulated", "near x_o", "rejected")]
+        places = [points(ax, label) for label in ("simulated", "near x_o", "rejected")]
         variance = np.linalg.eigvalsh(table.T @ table / len(table))[::-1]
-        np.testing.assert_allclose(np.concatenate(drawn).var(0), variance[:2])
+        np.testing.assert_allclose(np.concatenate(places).var(0), variance[:2])
         assert ax.get_xlabel() == "first principal component of x"
         assert ax.get_ylabel() == "second principal component of x"
 
-    def test_one_number_is_drawn_on_a_line(self):
+    def test_one_number_is_a_place_on_a_line(self):
         found = line(check())
         ax = plots.surroundings(found)
         place = points(ax, "rejected")
@@ -76,39 +70,65 @@ class TestSurroundings:
             plots.surroundings(replace(check(), surroundings=None))
 
 
-class TestQuality:
-    def test_reliability(self, result):
-        ax = plots.reliability(result)
-        predicted, observed, lower, upper = result.reliability()
-        (bars,) = ax.containers
-        line, _, (intervals,) = bars.lines
-        np.testing.assert_array_equal(line.get_xdata(), predicted)
-        np.testing.assert_array_equal(line.get_ydata(), observed)
-        ends = np.array(intervals.get_segments())[:, :, 1]
-        np.testing.assert_allclose(ends, np.stack([lower, upper], 1))
-        diagonal = ax.get_lines()[0]
-        np.testing.assert_array_equal(diagonal.get_xdata(), diagonal.get_ydata())
-        low, high = ax.get_xlim()
-        assert low <= min(lower.min(), 0.5) < max(upper.max(), 0.5) <= high
-        assert ax.get_xlabel() == "probability of class 1 (truth)"
-        assert ax.get_title() == f"AUC {result.auc:.2f}"
+def panels(figure):
+    return {ax.get_xlabel().split("\n")[0]: ax for ax in figure.axes}
 
-    def test_roc(self, result):
-        ax = plots.roc(result)
-        diagonal, curve = ax.get_lines()
-        draws, truths = curve.get_data()
-        assert (np.diff(draws) >= 0).all()
-        assert (np.diff(truths) >= 0).all()
-        # Nothing lies above the highest threshold, and everything above the lowest.
-        assert max(draws[0], truths[0]) < 0.01
-        assert (draws[-1], truths[-1]) == (1, 1)
-        np.testing.assert_array_equal(diagonal.get_ydata(), [0, 1])
-        # The area under it is the chance that a true parameter scores above a draw.
-        area = np.trapezoid([0, *truths], [0, *draws])
-        assert area == pytest.approx(result.auc, abs=0.01)
-        assert f"AUC {result.auc:.2f}" in curve.get_label()
 
-    def test_a_classifier_that_knows_nothing(self):
-        half = replace(quality(), truths=np.full(500, 0.5), draws=np.full(500, 0.5))
-        assert plots.reliability(half).get_title() == "AUC 0.50"
-        assert "AUC 0.50" in plots.roc(half).get_lines()[1].get_label()
+def test_a_summary_has_its_panels():
+    found = panels(plots.summary(check()))
+    assert list(found) == [
+        "mean of q − true, in sd",
+        "sd of q / true sd",
+        "theta[0]",
+        "theta[1]",
+        "theta[2]",
+        "statistic",
+        "probability of class 1 (truth)",
+    ]
+    without = panels(plots.summary(check(classifier=False)))
+    assert list(without) == [*list(found)[:-1], "x[0]"]
+
+
+@pytest.mark.parametrize("which", range(len(VERDICTS)))
+def test_numbers_are_those_of_the_observation(which):
+    found = check(tuple(VERDICTS))
+    figure = plots.summary(found, which)
+    assert figure.get_suptitle() == f"x_o[{which}]: {found.verdicts[which]}"
+    if found.verdicts[which] == "outside":
+        return
+    found_panels = panels(figure)
+    points = found_panels["mean of q − true, in sd"].collections[1].get_offsets()
+    np.testing.assert_array_equal(points[:, 0], found.bounds.bias[which])
+    assert found_panels["statistic"].get_title() == f"p = {found.test.pvalue[which]:.3g}"
+
+
+def test_no_picture_of_q_where_x_o_is_outside():
+    figure = plots.summary(check(("outside", "passed")))
+    assert list(panels(figure)) == ["x[0]"]
+
+
+def test_an_observation_by_its_label():
+    figures = [plots.summary(check(tuple(VERDICTS)), which) for which in (2, "x_o[2]")]
+    assert len({figure.get_suptitle() for figure in figures}) == 1
+    with pytest.raises(KeyError, match="expected one of"):
+        plots.summary(check(), "elsewhere")
+    with pytest.raises(IndexError, match="expected one of 2 rows"):
+        plots.summary(check(), 2)
+
+
+def test_a_check_draws_itself():
+    theta, noise = torch.randn(2, 300, 1, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(1)
+
+    def narrow(x, n):
+        return x / 2 + 0.3 * torch.randn(n, 1, generator=generator)
+
+    x_o = [[0.5], [0.0]]
+    found = assay.check(narrow, theta, theta + noise, x_o, names=["$\\mu$"], classifier=None)
+    figure = found.plot(1)
+    figure.canvas.draw()
+    assert figure.get_suptitle() == "x_o[1]: rejected"
+    found_panels = panels(figure)
+    assert found_panels["statistic"].get_title() == f"p = {found.test.pvalue[1]:.3g}"
+    points = found_panels["sd of q / true sd"].collections[1].get_offsets()
+    assert points[0, 0] == found.bounds.width[1, 0]
