@@ -15,6 +15,7 @@ import warnings
 
 import numpy as np
 import torch
+from experiments.discriminant import LDA, QDA
 from sklearn.discriminant_analysis import (
     LinearDiscriminantAnalysis,
     QuadraticDiscriminantAnalysis,
@@ -27,7 +28,6 @@ from torch import Tensor
 from assay import MLP, Exchange, Sklearn, c2st
 from assay._support.random import stream
 from assay.c2st import C2STResult
-from assay.classifiers import LDA, QDA
 from assay.classifiers.base import Classifier
 
 EVEN = {"priors": [0.5, 0.5]}

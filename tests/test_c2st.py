@@ -8,6 +8,7 @@ import scipy.integrate
 import scipy.stats
 import sklearn.metrics
 import torch
+from experiments.discriminant import LDA, QDA, Bayes
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, ShuffleSplit
@@ -23,7 +24,6 @@ from assay.c2st import (
     accuracy,
     auc,
 )
-from assay.classifiers import LDA, QDA, Bayes
 from assay.classifiers.base import Classifier
 from assay.classifiers.features import Joint
 from tests.conftest import FunctionScores

@@ -1,10 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import assay
 from assay import MLP, Exchange, FreePermutation, KnownBase, Ridge, lc2st
-from assay.classifiers.features import Joint
+from assay.classifiers.base import Scaling
+from assay.classifiers.features import Conditional, Joint
+from assay.classifiers.ridge import _moments
 
 X_O = torch.tensor([0.5, -0.5])
 SMALL = Ridge(Joint(32), penalties=0.01)
@@ -48,6 +52,25 @@ def test_the_same_as_least_squares_by_hand(gaussian):
         torch.testing.assert_close(found[:, h], expected, atol=1e-4, rtol=1e-3)
 
 
+def test_moments_and_contrasts_are_those_of_all_rows(gaussian):
+    """Streamed over more than one block, against one table of everything."""
+    n = 10_000
+    copies = Exchange(2).copies(gaussian().calibration(n, k=2), seed=1)
+    for bank in (Joint(300), Joint(300, frame=Conditional(4))):
+        feature = bank.fit(copies, Scaling.fit(copies))
+        mean, covariance, contrasts = _moments(feature, copies)
+        table = feature(copies.members, copies.x).double()
+        expected = torch.cov(table.flatten(0, 1).T, correction=0)
+        torch.testing.assert_close(covariance, expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(mean, table.mean((0, 1)), atol=1e-5, rtol=0)
+        centred = table - table.mean(1, keepdim=True)
+        sums = torch.einsum("cnr,nrp->cp", copies.labels.double(), centred)
+        torch.testing.assert_close(contrasts, 1.5 * sums / n, atol=1e-5, rtol=1e-3)
+        _, same, opposite = _moments(feature, replace(copies, truths=2))
+        torch.testing.assert_close(opposite, -contrasts)
+        torch.testing.assert_close(same, covariance)
+
+
 @pytest.mark.parametrize("space", SPACES)
 def test_against_the_bayes_classifier(gaussian, space):
     posterior = gaussian(width=1.2, shift=0.2)
@@ -89,9 +112,13 @@ def test_the_view_that_is_shown_is_chosen_for_each_copy_on_its_own(gaussian):
     assert result.probabilities.std() > 3 * result.null_probabilities.std(1).mean()
 
 
-def test_it_refuses_sets_with_several_truths(gaussian):
-    with pytest.raises(ValueError, match=r"null: expected Exchange\(n\).*one truth in every set"):
-        lc2st(gaussian().calibration(50), SMALL, FreePermutation(9))
+def test_it_refuses_copies_of_other_nulls(gaussian):
+    for calibration, null in (
+        (gaussian().calibration(50), FreePermutation(9)),
+        (gaussian().latents(50), KnownBase(9)),
+    ):
+        with pytest.raises(ValueError, match=r"null: expected Exchange\(n\).*closed form"):
+            lc2st(calibration, SMALL, null)
 
 
 GROSS = [{"shift": 4.0}, {"shift": 8.0}, {"width": 0.01}, {"width": 0.03, "m": 5}]
@@ -123,7 +150,7 @@ def test_units_do_not_matter(gaussian, units):
 def test_many_draws_at_each_x_need_little_memory(gaussian, monkeypatch):
     """Sums over sixteen sets at a time are those over all of them."""
     result = run(gaussian(), "parameters", 60, SMALL, 499, k=100)
-    monkeypatch.setattr("assay.nulls.exchange.ROOM", 1)
+    monkeypatch.setattr("assay.classifiers.ridge.BLOCK", 1)
     small = run(gaussian(), "parameters", 60, SMALL, 499, k=100)
     np.testing.assert_allclose(small.null, result.null, rtol=1e-3)
     assert small.pvalue == pytest.approx(result.pvalue, abs=0.01)
@@ -138,11 +165,6 @@ def test_the_order_of_rows_does_not_matter(gaussian):
         lc2st(c, SMALL, Exchange(19))(draws) for c in (calibration, calibration.subset(order))
     )
     np.testing.assert_array_equal(first.null, second.null)
-
-
-def test_it_refuses_copies_that_share_nothing(gaussian):
-    with pytest.raises(ValueError, match=r"null: expected Exchange\(n\).*closed form"):
-        lc2st(gaussian().latents(50), Ridge(), KnownBase(9))
 
 
 @pytest.mark.parametrize("space", SPACES)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from experiments.discriminant import QDA
 from experiments.tasks import ConjugateGaussian
 from experiments.tasks.priors import Box
 from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
@@ -12,7 +13,6 @@ from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
 import assay
 from assay import MLP, Exchange, LocalExchange, Ridge, lc2st
 from assay._support.random import stream
-from assay.classifiers import QDA
 from assay.classifiers.features import Joint
 from assay.data.proposal import (
     Around,

@@ -1,14 +1,17 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.stats
 import torch
 
 import assay
-from assay import MLP, Exchange, FreePermutation, KnownBase, Ridge, lc2st
+from assay import MLP, Exchange, FreePermutation, KnownBase, LocalExchange, Nearest, Ridge, lc2st
+from assay._support.random import stream
 from assay.c2st import acc0
 from assay.classifiers.base import Classifier
 from assay.local.lc2st import mse0
-from assay.nulls.exchange import LabelCopies
+from assay.nulls import LabelCopies
 from tests.conftest import FunctionScores
 
 X_O = torch.tensor([0.5, -0.5])
@@ -352,3 +355,101 @@ def test_a_base_of_another_kind_is_the_same_over_threads():
     found = [lc2st(calibration, TINY, KnownBase(19))(assay.Draws(x[0])).null for _ in range(4)]
     for again in found[1:]:
         np.testing.assert_array_equal(found[0], again)
+
+
+class TestKeptNulls:
+    """Nulls of a known base are those of x, the base, the classifier and the seed."""
+
+    X_O = assay.Draws(torch.ones(2), n=100)
+
+    def same(self, one, two):
+        for name in ("statistic", "null", "probabilities", "null_probabilities"):
+            np.testing.assert_array_equal(
+                getattr(one(self.X_O), name), getattr(two(self.X_O), name)
+            )
+
+    def fitted(self, monkeypatch):
+        """The numbers of copies that are fitted from now on."""
+        counts, fit = [], MLP.fit
+
+        def counted(classifier, copies, seed):
+            counts.append(len(copies))
+            return fit(classifier, copies, seed)
+
+        monkeypatch.setattr(MLP, "fit", counted)
+        return counts
+
+    def test_another_flow_of_the_same_task(self, gaussian, monkeypatch):
+        """Bit for bit what a test that fits everything says, for the price of one fit."""
+        test = lc2st(gaussian().latents(60), TINY, KnownBase(9), seed=3)
+        wide, shifted = gaussian(width=2.0).latents(60), gaussian(shift=1.0).latents(60)
+        counts = self.fitted(monkeypatch)
+        kept = test.refit_on(wide)
+        twice = kept.refit_on(shifted)
+        assert counts == [1, 1]
+        self.same(kept, lc2st(wide, TINY, KnownBase(9), seed=3))
+        self.same(twice, lc2st(shifted, TINY, KnownBase(9), seed=3))
+        assert kept.settings == lc2st(wide, TINY, KnownBase(9), seed=3).settings
+
+    def test_the_order_of_rows_does_not_matter(self, gaussian, monkeypatch):
+        test = lc2st(gaussian().latents(60), TINY, KnownBase(9))
+        wide = gaussian(width=2.0).latents(60)
+        counts = self.fitted(monkeypatch)
+        order = torch.randperm(60, generator=stream(0, "order"))
+        self.same(test.refit_on(wide), test.refit_on(wide.subset(order)))
+        assert counts == [1, 1]
+
+    def test_other_observations_are_fitted_anew(self, gaussian, monkeypatch):
+        test = lc2st(gaussian().latents(60), TINY, KnownBase(9), seed=3)
+        for other in (gaussian().latents(60, seed=1), gaussian().latents(50)):
+            counts = self.fitted(monkeypatch)
+            again = test.refit_on(other)
+            assert counts == [10]
+            self.same(again, lc2st(other, TINY, KnownBase(9), seed=3))
+            assert not np.array_equal(again(self.X_O).null, test(self.X_O).null)
+            monkeypatch.undo()
+
+    def test_another_base_is_fitted_anew(self, gaussian, monkeypatch):
+        latents = gaussian().latents(60)
+        wide = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 3.0), 1)
+        other = assay.Calibration.from_base(3 * latents.theta, latents.x, wide)
+        test = lc2st(latents, TINY, KnownBase(9))
+        counts = self.fitted(monkeypatch)
+        again = test.refit_on(other)
+        assert counts == [10]
+        self.same(again, lc2st(other, TINY, KnownBase(9)))
+        assert not np.array_equal(again(self.X_O).null, test(self.X_O).null)
+
+    def test_another_seed_or_number_is_fitted_anew(self, gaussian):
+        wide = gaussian(width=2.0).latents(60)
+        test = lc2st(gaussian().latents(60), TINY, KnownBase(9))
+        reseeded, fewer = replace(test, seed=4), replace(test, null=KnownBase(5))
+        for changed in (reseeded, fewer):
+            with pytest.raises(ValueError, match="got a changed recipe"):
+                changed(self.X_O)
+        self.same(reseeded.refit_on(wide), lc2st(wide, TINY, KnownBase(9), seed=4))
+        self.same(fewer.refit_on(wide), lc2st(wide, TINY, KnownBase(5)))
+
+    @pytest.mark.parametrize("null", [Exchange(5), LocalExchange(5, Nearest(0.5))])
+    def test_nulls_that_depend_on_q_are_fitted_anew(self, gaussian, null):
+        test = lc2st(gaussian().latents(60), TINY, null)
+        wide = gaussian(width=2.0).latents(60)
+        self.same(test.refit_on(wide), lc2st(wide, TINY, null))
+
+    def test_parameters_need_another_null(self, gaussian):
+        test = lc2st(gaussian().latents(60), TINY, KnownBase(9))
+        with pytest.raises(ValueError, match="null: expected a calibration in latent space"):
+            test.refit_on(gaussian().calibration(60))
+
+    def test_of_a_test_that_was_saved(self, gaussian, tmp_path, monkeypatch):
+        test = lc2st(gaussian().latents(60), TINY, KnownBase(9), seed=3)
+        wide, other = gaussian(width=2.0).latents(60), gaussian().latents(60, seed=1)
+        assay.save(test, tmp_path / "test")
+        assay.save(test.refit_on(wide), tmp_path / "kept")
+        loaded, kept = (assay.load(tmp_path / name) for name in ("test", "kept"))
+        self.same(kept, test.refit_on(wide))
+        counts = self.fitted(monkeypatch)
+        self.same(loaded.refit_on(wide), test.refit_on(wide))
+        self.same(kept.refit_on(gaussian().latents(60)), test)
+        assert counts == [1, 1, 1]
+        self.same(loaded.refit_on(other), lc2st(other, TINY, KnownBase(9), seed=3))

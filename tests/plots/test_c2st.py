@@ -4,9 +4,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
+from experiments.discriminant import QDA
 
 from assay import Exchange, c2st, lc2st, plots
-from assay.classifiers import QDA
 from assay.classifiers.base import Classifier, Scores
 
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments.discriminant import QDA
 from matplotlib.colors import to_rgba
 
 import assay
 from assay import plots
-from assay.classifiers import QDA
 from assay.plots._canvas import CURVE, GREEN
 from tests.conftest import Gaussian
 from tests.plots.cases import VERDICTS, check, line, quality, surroundings

@@ -16,15 +16,14 @@ from torch import Tensor
 
 from .._support.inputs import check_kind
 from .._support.regression import RobustScale
-from ..nulls.copies import Copies
-from ..nulls.exchange import Exchange, GlobalNull
+from ..nulls import Copies, GlobalNull
 
 # Statistics (o, H + 1) of scores (o, H + 1, s).
 Statistics = Callable[[Tensor], np.ndarray]
 
 
 class Scores(ABC):
-    """A fitted classifier: H + 1 functions of (theta, x), the first of which saw the data."""
+    """A fitted classifier: H + 1 functions of (theta, x), the first fitted to the data."""
 
     # Whether the scores consist of several views, whose statistics a test combines.
     several: ClassVar[bool] = False
@@ -49,8 +48,8 @@ class Scores(ABC):
 class Classifier(ABC):
     """A recipe that turns copies into scores.
 
-    It must be a deterministic function of a copy and the seed, the same for every copy; any
-    preprocessing may look at members and x, but not at who plays the truth.
+    It must be a deterministic function of a copy and the seed, the same for every copy;
+    preprocessing may depend on members and x, but not on labels.
 
     Example:
         A classifier of one's own, least squares on products of one theta and one x:
@@ -92,12 +91,6 @@ class Classifier(ABC):
         return Joined(data, self.fit(copies[1:], seed))
 
 
-class ClosedForm(Classifier):
-    """A classifier in closed form, whose null copies cost next to nothing in either space."""
-
-    null: ClassVar[GlobalNull | None] = Exchange(999)
-
-
 def as_classifier(classifier: Any, default: Classifier) -> Classifier:
     """A classifier as it is, the default one if None, or refuses."""
     classifier = default if classifier is None else classifier
@@ -107,14 +100,15 @@ def as_classifier(classifier: Any, default: Classifier) -> Classifier:
 
 @dataclass(frozen=True, eq=False)
 class Joined(Scores):
-    """Scores of two groups of copies, one behind the other."""
+    """Scores of some copies, and behind them those of others but for the first few."""
 
     first: Scores
     second: Scores
+    skip: int = 0  # copies of the second that are left out
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
-        return torch.cat([self.first(theta, x), self.second(theta, x)], 1)
+        return torch.cat([self.first(theta, x), self.second(theta, x)[:, self.skip :]], 1)
 
 
 # Members beyond this many scales are moved to it, so that one wild latent cannot end training.

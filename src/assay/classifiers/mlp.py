@@ -22,7 +22,7 @@ from .._support.inputs import ALL, MOST_SQUARED, check_count, check_number, cpu
 from .._support.parallel import spread_over
 from .._support.progress import progress
 from .._support.random import seed_of, stream
-from ..nulls.copies import Copies
+from ..nulls import Copies
 from .base import Classifier, Scaling, Scores
 
 # Layers of a network, at most.

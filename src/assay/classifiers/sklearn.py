@@ -12,7 +12,7 @@ from .._support.inputs import check_executor, check_kind
 from .._support.parallel import run_jobs
 from .._support.progress import progress
 from .._support.random import seed_of, stream
-from ..nulls.copies import Copies
+from ..nulls import Copies
 from .base import Classifier, Scores
 
 if TYPE_CHECKING:  # its import takes a second, which only those who use it wait for

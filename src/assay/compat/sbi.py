@@ -38,7 +38,7 @@ from .._support.random import seed_of, stream
 from .._support.user_code import isolated
 from ..classifiers.mlp import MLP, Networks
 from ..data.calibration import Calibration
-from ..nulls.exchange import BaseCopies, Exchange, KnownBase, LabelCopies
+from ..nulls import BaseCopies, Exchange, KnownBase, LabelCopies
 
 with extra("sbi", least="0.27"):
     from sbi.diagnostics import lc2st as theirs

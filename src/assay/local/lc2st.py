@@ -34,8 +34,8 @@ from ..data.calibration import (
     ObservedDraws,
     check_calibration,
 )
-from ..nulls.copies import Copies
-from ..nulls.exchange import (
+from ..nulls import (
+    Copies,
     GlobalNull,
     KnownBase,
     LocalExchange,
@@ -245,7 +245,7 @@ class LC2ST:
         It is trained again for each fold, without null copies. This is reported and never a gate:
         to test only if a classifier looks good would spoil the p-value.
         """
-        return held_out(self.calibration, self.classifier, self.null, self.seed, folds)
+        return held_out(self.calibration, self.classifier, self.seed, folds)
 
     def refit_on(self, calibration: Calibration) -> "LC2ST":
         """The same recipe on another calibration; nulls that do not depend on it are kept.

@@ -1,10 +1,9 @@
-r"""What a classifier is worth: its probabilities at sets that it has not seen.
+r"""What a classifier is worth: its probabilities at sets that it was not trained on.
 
 Calibration sets are held out in turn, with all their members, and both classes weigh the same. The
 area under the ROC curve (AUC) is the chance that a true parameter scores above a draw of q; a
-classifier that knows nothing has AUC 1/2 and log-loss log 2, as it should where q is right. Among
-samples scored d, a share d should be true parameters (reliability). Both classes have the same x,
-so that x alone should score 1/2.
+classifier that has learned nothing has AUC 1/2 and log-loss log 2, as it should where q is right.
+Among samples with probability d, a share d should be true parameters (reliability).
 """
 
 import math
@@ -17,11 +16,11 @@ from .._support.inputs import check_count, cpu
 from .._support.random import stream
 from ..classifiers.base import Classifier
 from ..data.calibration import Calibration
-from ..nulls.exchange import Exchange, Null
+from ..nulls import Exchange
 from ..results import Frozen, clopper_pearson
 
-# Bins of a reliability curve, and where logarithms end.
-BINS, LEAST = 10, 1e-6
+# Bins of a reliability curve, the least probability in a logarithm, and sets scored at a time.
+BINS, LEAST, BLOCK = 10, 1e-6, 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,18 +44,20 @@ class Quality(Frozen):
 
     @property
     def log_loss(self) -> float:
-        """The mean log-loss; log 2 = 0.693 for a classifier that knows nothing."""
-        missed = np.log(np.maximum(self.truths, LEAST)) + np.log1p(
-            -np.minimum(self.draws, 1 - LEAST)
-        )
-        return float(-missed.mean() / 2)
+        """The mean log-loss; log 2 = 0.693 for a classifier that has learned nothing."""
+        return float(self._losses.mean())
 
     @property
     def learned(self) -> bool:
-        """Whether it knows more than nothing, by two standard errors of its log-loss."""
-        each = -np.log(np.maximum(self.truths, LEAST)) / 2
-        each = each - np.log1p(-np.minimum(self.draws, 1 - LEAST)) / 2
-        return bool(math.log(2) - each.mean() > 2 * each.std() / math.sqrt(len(each)))
+        """Whether it has learned something, by two standard errors of its log-loss."""
+        losses = self._losses
+        return bool(math.log(2) - losses.mean() > 2 * losses.std() / math.sqrt(len(losses)))
+
+    @property
+    def _losses(self) -> np.ndarray:
+        """The log-loss (n,) at each x, over both classes."""
+        truths, draws = np.maximum(self.truths, LEAST), np.minimum(self.draws, 1 - LEAST)
+        return -(np.log(truths) + np.log1p(-draws)) / 2
 
     def reliability(self) -> np.ndarray:
         """Predicted and observed shares of true parameters in bins, with 95 % intervals, (4, b).
@@ -75,27 +76,22 @@ class Quality(Frozen):
 
 
 def held_out(
-    calibration: Calibration, classifier: Classifier, null: Null, seed: int, folds: int = 5
+    calibration: Calibration, classifier: Classifier, seed: int, folds: int = 5
 ) -> Quality:
-    """Trains a classifier once for each fold, without null copies, and asks it at that fold."""
+    """Trains a classifier once for each fold, without null copies, and scores that fold."""
     order = cpu.randperm(len(calibration), generator=stream(seed, "folds"))
     parts = order.chunk(check_count("folds", folds, least=2))
     truths, draws = [], []
     for i, part in enumerate(parts):
-        rest = torch.cat([other for j, other in enumerate(parts) if j != i])
-        copies = Exchange(1).copies(calibration.subset(rest.sort().values), seed)[:1]
-        scores = classifier.fit(copies, seed)
-        members = Exchange(1).copies(calibration.subset(part.sort().values), seed)
-        found = torch.cat(
-            [
-                scores(theta, x)[:, 0]
-                for theta, x in zip(
-                    members.members.split(4096), members.x.split(4096), strict=True
-                )
-            ]
-        ).cpu()
-        labels = members.copy_labels(0).cpu()
-        truths.append(found[labels])
+        rest = torch.cat([*parts[:i], *parts[i + 1 :]])
+        training = Exchange(1).copies(calibration.subset(rest.sort().values), seed)[:1]
+        scores = classifier.fit(training, seed)
+        held = Exchange(1).copies(calibration.subset(part.sort().values), seed)[:1]
+        blocks = zip(held.members.split(BLOCK), held.x.split(BLOCK), strict=True)
+        probabilities = torch.cat([scores(theta, x)[:, 0] for theta, x in blocks]).cpu()
+        labels = held.labels[0].cpu()
+        truths.append(probabilities[labels])
         # The first member that is a draw of q.
-        draws.append(found[cpu.arange(len(found)), (~labels).byte().argmax(1)])
+        draw = (~labels).byte().argmax(1)
+        draws.append(probabilities[cpu.arange(len(labels)), draw])
     return Quality(torch.cat(truths).numpy(), torch.cat(draws).numpy())

@@ -41,7 +41,7 @@ from .._support.regression import TINY
 from ..data.calibration import Calibration, Draws, check_calibration
 from ..data.posterior import StandardNormal
 from ..neighbourhood import Nearest
-from ..nulls.exchange import Exchange
+from ..nulls import Exchange
 from ..results import Holm, LocalResult, MaxT, holm, probability, pvalue, pvalue_error, settings_of
 from .features import Coordinates, FeatureMap, Positions, feature_maps
 

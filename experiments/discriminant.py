@@ -18,16 +18,17 @@ singular one invertible.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .._support.inputs import check_number
-from .._support.regression import standard_deviation
-from .._support.user_code import call_user_code
-from ..nulls.copies import Copies
-from .base import Classifier, ClosedForm, Scores
+from assay import Exchange
+from assay._support.inputs import check_number
+from assay._support.regression import standard_deviation
+from assay._support.user_code import call_user_code
+from assay.classifiers.base import Classifier, Scores
+from assay.nulls import Copies, GlobalNull
 
 # Numbers in the largest table that is held at a time.
 ROOM = 2**22
@@ -46,11 +47,12 @@ class _Class(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Discriminant(ClosedForm):
+class Discriminant(Classifier):
     """Normal densities for both classes, all copies at once."""
 
     # The share s, between 0 and 1; at 0 a singular covariance is refused.
     shrinkage: float = 1e-6
+    null: ClassVar[GlobalNull | None] = Exchange(999)
 
     def __post_init__(self) -> None:
         if not 0 <= check_number("shrinkage", self.shrinkage, strict=False) <= 1:
