@@ -658,10 +658,10 @@ MUTATIONS = (
     ),
     Mutation(
         "the quality of a classifier at sets that it was trained on",
-        "local/quality.py",
-        "Exchange(1).copies(calibration.subset(rest.sort().values), seed)[:1]",
-        "Exchange(1).copies(calibration, seed)[:1]",
-        "tests/local/test_quality.py::test_every_set_is_held_out_once_and_never_trained_on",
+        "local/lc2st.py",
+        "self.classifier.fit(self._sets(rest), self.seed)",
+        "self.classifier.fit(self._sets(order), self.seed)",
+        "tests/local/test_lc2st.py::TestQuality::test_every_set_is_held_out_once_and_never_trained_on",
     ),
     # Ranks, levels and coverage.
     Mutation(

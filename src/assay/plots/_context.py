@@ -23,7 +23,7 @@ from ._canvas import (
 from ._shapes import COMPONENTS, components
 
 if TYPE_CHECKING:
-    from ..local.quality import Quality
+    from ..local.lc2st import Quality
     from ..verdict import Verdict
 
 # Colour and marker of each verdict: shapes tell them apart as well as colours.
