@@ -18,9 +18,10 @@ Approximations in Simulation-Based Inference*.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -93,9 +94,7 @@ class Exchange(GlobalNull):
 
     def copies(self, calibration: Calibration, seed: int) -> "LabelCopies":
         """The data, and n exchanges of it."""
-        members, truth, seed = _shuffled_sets(calibration, seed)
-        shifts = GroupShifts.random(truth, members.shape[1], self.n, seed)
-        return _label_copies(calibration, members, shifts, self.n)
+        return _label_copies(calibration, self.n, seed, GroupShifts.random)
 
 
 @dataclass(frozen=True)
@@ -112,14 +111,7 @@ class FreePermutation(GlobalNull):
 
     def copies(self, calibration: Calibration, seed: int) -> "LabelCopies":
         """The data, and n permutations of its labels."""
-        members, truth, seed = _shuffled_sets(calibration, seed)
-        data = truth[:, None] == cpu.arange(members.shape[1]).to(truth)
-        check_fits("null", self.n, data.numel())
-        table = torch.stack([data] * (self.n + 1))
-        for h in range(1, self.n + 1):
-            order = cpu.randperm(data.numel(), generator=stream(seed, "null", h))
-            table[h] = data.flatten()[order.to(data.device)].view_as(data)
-        return _label_copies(calibration, members, LabelTable(table), self.n)
+        return _label_copies(calibration, self.n, seed, LabelTable.permuted)
 
 
 @dataclass(frozen=True)
@@ -152,10 +144,6 @@ class LocalExchange(Null):
         """The neighbourhood outside of which all copies are the data."""
         return self.near
 
-    def like(self, null: GlobalNull) -> GlobalNull:
-        """The global null whose copies are used near x_o, with as many of them."""
-        return replace(null, n=self.n)
-
 
 @dataclass(frozen=True)
 class KnownBase(GlobalNull):
@@ -184,6 +172,7 @@ class KnownBase(GlobalNull):
             x=x,
             which=range(self.n + 1),
             base=calibration.base,
+            size=2,
             latents=calibration.theta,
             seed=calibration.own_seed(seed),
             near=torch.ones(n, dtype=torch.bool, device=x.device),
@@ -206,11 +195,15 @@ class Copies(ABC):
         x: Features of the observations, with shape (n, d).
         which: The numbers of the copies, of which 0 is the data.
         base: The distribution of class 0, where it is known.
+        size: The number of members of a set, r.
+        truths: The number of class-1 members of a set: one, or all but one.
     """
 
     x: Tensor
     which: range
     base: Base | None
+    size: int
+    truths: int = 1
 
     def __len__(self) -> int:
         return len(self.which)
@@ -219,14 +212,9 @@ class Copies(ABC):
         return replace(self, which=self.which[which])
 
     @property
-    @abstractmethod
-    def size(self) -> int:
-        """The number of members of a set, r."""
-
-    @property
-    @abstractmethod
     def odds(self) -> float:
         """The number of class-0 members for each class-1 member of a set."""
+        return (self.size - self.truths) / self.truths
 
     @property
     @abstractmethod
@@ -342,6 +330,17 @@ class LabelTable:
 
     table: Tensor
 
+    @classmethod
+    def permuted(cls, truth: Tensor, r: int, copies: int, seed: int) -> "LabelTable":
+        """Random permutations of the labels of all members of all sets."""
+        data = truth[:, None] == cpu.arange(r).to(truth)
+        check_fits("null", copies, data.numel())
+        table = torch.stack([data] * (copies + 1))
+        for h in range(1, copies + 1):
+            order = cpu.randperm(data.numel(), generator=stream(seed, "null", h))
+            table[h] = data.flatten()[order.to(data.device)].view_as(data)
+        return cls(table)
+
     def __call__(self, which: range) -> Tensor:
         """Labels (c, n, r) in some copies."""
         return self.table[which.start : which.stop : which.step]
@@ -363,22 +362,10 @@ class LabelCopies(Copies):
     Args:
         members: The true parameter and the draws of q at the same x, in random order, (n, r, m).
         labelling: Which member is class 1 in each copy; class 0, where all the others are class 1.
-        truths: The number of class-1 members of a set: one, or all but one.
     """
 
     members: Tensor
     labelling: GroupShifts | LabelTable
-    truths: int = 1
-
-    @property
-    def size(self) -> int:
-        """The number of members of a set, r."""
-        return self.members.shape[1]
-
-    @property
-    def odds(self) -> float:
-        """The number of class-0 members for each class-1 member of a set."""
-        return (self.size - self.truths) / self.truths
 
     @cached_property
     def scaling(self) -> tuple[Tensor, Tensor]:
@@ -424,8 +411,6 @@ class BaseCopies(Copies):
     near: Tensor
     sets: Tensor
     total: int
-    size: ClassVar[int] = 2
-    odds: ClassVar[float] = 1
     _latest: dict[int, Tensor] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -473,23 +458,36 @@ class BaseCopies(Copies):
 
 
 def _label_copies(
-    calibration: Calibration, members: Tensor, labelling: GroupShifts | LabelTable, n: int
+    calibration: Calibration,
+    copies: int,
+    seed: int,
+    labelling: Callable[..., GroupShifts | LabelTable],
 ) -> LabelCopies:
-    x, base = calibration.features, calibration.base
-    return LabelCopies(x=x, which=range(n + 1), base=base, members=members, labelling=labelling)
+    """The data and so many copies, with labels from places of true parameters, r and a seed."""
+    check_calibration(calibration)
+    own = calibration.own_seed(seed_of(seed))
+    members, truth = _shuffled_sets(calibration, own)
+    # The seed of labels depends on the members of the first sets, in any order and units.
+    some = members[:SEEDING].sort(1).values.flatten(0, 1).cpu().numpy()
+    r = members.shape[1]
+    return LabelCopies(
+        x=calibration.features,
+        which=range(copies + 1),
+        base=calibration.base,
+        size=r,
+        members=members,
+        labelling=labelling(truth, r, copies, mix_seed(own, some.argsort(0, kind="stable"))),
+    )
 
 
-def _shuffled_sets(calibration: Calibration, seed: int) -> tuple[Tensor, Tensor, int]:
-    """The members (n, r, m) of all sets, which of them is the true parameter (n,), and a seed.
+def _shuffled_sets(calibration: Calibration, seed: int) -> tuple[Tensor, Tensor]:
+    """The members (n, r, m) of all sets, and which of them is the true parameter (n,).
 
     Members are in random order in the data, as they are in a null copy: otherwise a classifier
-    that depends on the order of rows would treat the data and its nulls differently. The seed
-    depends on x and on the members of the first sets, whichever is the true parameter.
+    that depends on the order of rows would treat the data and its nulls differently.
     """
-    check_calibration(calibration)
-    own, n = calibration.own_seed(seed_of(seed)), len(calibration)
-    r = 1 + (calibration.k or BASE_DRAWS)
-    base, places = stream(own, "base"), stream(own, "places")
+    n, r = len(calibration), 1 + (calibration.k or BASE_DRAWS)
+    base, places = stream(seed, "base"), stream(seed, "places")
     shuffled = calibration.theta.new_empty(n, r, calibration.m)
     truth = cpu.zeros(n, dtype=torch.int64)
     for block in (slice(start, start + BLOCK) for start in range(0, n, BLOCK)):
@@ -498,7 +496,4 @@ def _shuffled_sets(calibration: Calibration, seed: int) -> tuple[Tensor, Tensor,
         index = order.to(members.device)[..., None].expand_as(members)
         torch.gather(members, 1, index, out=shuffled[block])
         truth[block] = order.argmin(1)
-    # Ranks do not depend on units; members are sorted, so that their places do not matter.
-    some = shuffled[:SEEDING].sort(1).values.flatten(0, 1).cpu().numpy()
-    seed = mix_seed(own, some.argsort(0, kind="stable"))
-    return shuffled, truth.to(shuffled.device), seed
+    return shuffled, truth.to(shuffled.device)

@@ -87,8 +87,6 @@ class TestContract:
 
     def test_scores_are_a_single_view_of_their_own(self):
         scores, theta, x = Constant([0.1, 0.7]), torch.zeros(3, 5, 2), torch.zeros(3, 1)
-        (view,) = scores.views(theta, x)
-        assert torch.equal(view, scores(theta, x))
         (found,) = scores.statistics(lambda view: view.mean(2).numpy(), theta, x)
         np.testing.assert_allclose(found, np.tile([0.1, 0.7], (3, 1)), rtol=1e-6)
 

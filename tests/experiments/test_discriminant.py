@@ -100,7 +100,7 @@ def test_singular_covariances(gaussian, classifier):
     members[..., 2] = 7.0
     shifts = GroupShifts.random(torch.zeros(12).long(), 2, 1, 0)
     copies = LabelCopies(
-        x=torch.empty(12, 0), which=range(1), base=None, members=members, labelling=shifts
+        x=torch.empty(12, 0), which=range(1), base=None, size=2, members=members, labelling=shifts
     )
     found = classifier.fit(copies, 0)(members, copies.x)
     assert ((found >= 0) & (found <= 1)).all()

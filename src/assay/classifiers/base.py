@@ -6,7 +6,7 @@ statistic of its scores is one and the same function of each. A classifier of on
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -32,17 +32,13 @@ class Scores(ABC):
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and features of x (o, d)."""
 
-    def views(self, theta: Tensor, x: Tensor) -> Iterator[Tensor]:
-        """Scores (o, H + 1, s) of each of the classifiers that these consist of.
+    def statistics(self, statistic: Statistics, theta: Tensor, x: Tensor) -> list[np.ndarray]:
+        """Statistics (o, H + 1) of every view.
 
-        A view may go beyond 0 and 1, as least squares do: a statistic sees it as it is, since far
+        A view may go beyond 0 and 1, as least squares do: a statistic gets it as it is, since far
         beyond is further evidence.
         """
-        yield self(theta, x)
-
-    def statistics(self, statistic: Statistics, theta: Tensor, x: Tensor) -> list[np.ndarray]:
-        """Statistics (o, H + 1) of every view."""
-        return [statistic(view) for view in self.views(theta, x)]
+        return [statistic(self(theta, x))]
 
 
 class Classifier(ABC):

@@ -21,6 +21,7 @@ from .base import Scaling
 
 MOST_FEATURES = 10_000  # of a bank, whose covariance must fit into memory
 FARTHEST = 8.0  # coordinates beyond are moved to it
+PENALTY = 1e-3  # of regressions on x, relative to the mean square of their features
 MOST_SETS = 20_000  # that a frame is fitted to; more would not change it
 
 
@@ -58,25 +59,19 @@ class Conditional(Frame):
 
     Args:
         n: The number of random Fourier features of x, beside x itself.
-        x_frequency: The typical length of their frequencies.
-        penalty: The ridge penalty, relative to the mean square of the features.
     """
 
     n: int = 256
-    x_frequency: float = 1.0
-    penalty: float = 1e-3
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", check_count("n", self.n, 1, MOST_FEATURES))
-        check_number("x_frequency", self.x_frequency, strict=False)
-        check_number("penalty", self.penalty)
 
     def fit(self, theta: Tensor, x: Tensor, scaling: Scaling) -> tuple[Tensor, ...]:
         """Weights (p, m) of means and of log-scales given x, and what scale is left over (m,)."""
         members = scaling.theta(theta)
         design = self._design(scaling.x(x)).double()
         gram = design.mT @ design / len(design)
-        gram.diagonal().add_(self.penalty * gram.diagonal().mean())
+        gram.diagonal().add_(PENALTY * gram.diagonal().mean())
 
         def regress(targets: Tensor) -> Tensor:
             sums = design.mT @ targets.double() / len(design)
@@ -99,7 +94,7 @@ class Conditional(Frame):
 
     def _design(self, x: Tensor) -> Tensor:
         """One, x and random Fourier features of it, with shape (b, 1 + d + n)."""
-        frequencies, phases = random_waves(self.n, self.x_frequency, x.shape[1], "frame")
+        frequencies, phases = random_waves(self.n, 1.0, x.shape[1], "frame")
         cosines = (x @ frequencies.to(x) + phases.to(x)).cos()
         return torch.cat([x.new_ones(len(x), 1), x, math.sqrt(2 / self.n) * cosines], 1)
 
@@ -170,20 +165,17 @@ class Joint:
 
     Args:
         n: The number of features.
-        bandwidth: The typical length of a frequency of u.
-        x_frequency: The typical length of a frequency of x.
+        bandwidth: The typical length of a frequency of u; those of x have length one.
         frame: The coordinates of members.
     """
 
     n: int = 512
     bandwidth: float = 1.0
-    x_frequency: float = 1.0
     frame: Frame = Pooled()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", check_count("n", self.n))
         check_number("bandwidth", self.bandwidth)
-        check_number("x_frequency", self.x_frequency, strict=False)
         check_kind("frame", self.frame, "a frame such as Pooled() or Within()", Frame)
         if self.n > MOST_FEATURES:
             raise ValueError(
@@ -214,6 +206,6 @@ class JointFeature:
         u = self.bank.frame.coordinates(theta, x, self.scaling, *self.weights)
         scaled = self.scaling.x(x)
         ours, _ = random_waves(n, self.bank.bandwidth, u.shape[-1], "member", key)
-        theirs, phases = random_waves(n, self.bank.x_frequency, x.shape[1], "x", key)
+        theirs, phases = random_waves(n, 1.0, x.shape[1], "x", key)
         shift = scaled @ theirs.to(scaled) + phases.to(scaled)
         return (u @ ours.to(u)).add_(shift[:, None]).cos_()

@@ -101,7 +101,7 @@ class Ridge(Classifier):
 
         with spread_over(_workers(copies)) as apply:
             whole, rest = zip(*apply(refitted, data.surfaces), strict=True)
-        return LocalSurfaces(Surfaces(whole), Surfaces(rest))
+        return Surfaces(whole, without=Surfaces(rest))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +143,7 @@ class Surfaces(Scores):
     """Fits of several banks and penalties, each of which is a view of the same data."""
 
     surfaces: tuple[Surface, ...]
+    without: "Surfaces | None" = None  # local copies fitted without the sets near x_o
     several: ClassVar[bool] = True
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
@@ -174,23 +175,13 @@ class Surfaces(Scores):
             for penalty in surface.penalties:
                 yield 0.5 + surface.weights(penalty) @ centred.mT
 
-
-@dataclass(frozen=True, eq=False)
-class LocalSurfaces(Scores):
-    """Fits of copies that differ from the data near x_o."""
-
-    whole: Surfaces
-    without: Surfaces  # the same without the sets near x_o
-    several: ClassVar[bool] = True
-
-    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Class-1 probabilities (o, H + 1, s), for each copy from the view of the least risk."""
-        return self.whole(theta, x)
-
     def statistics(self, statistic: Statistics, theta: Tensor, x: Tensor) -> list[np.ndarray]:
-        """What the sets near x_o add to a statistic (o, H + 1), for every view."""
-        pairs = zip(self.whole.views(theta, x), self.without.views(theta, x), strict=True)
-        return [statistic(whole) - statistic(part) for whole, part in pairs]
+        """Statistics (o, H + 1) of every view; of local copies, what the sets near x_o add."""
+        values = [statistic(view) for view in self.views(theta, x)]
+        if self.without is None:
+            return values
+        rest = self.without.statistics(statistic, theta, x)
+        return [value - other for value, other in zip(values, rest, strict=True)]
 
 
 def _workers(copies: Copies) -> int:

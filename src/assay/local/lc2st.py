@@ -131,8 +131,9 @@ def lc2st(
 def _copies(calibration: Calibration, classifier: Classifier, null: Null, seed: int) -> Copies:
     """The data, and its null copies, which differ everywhere."""
     default = global_null(calibration, classifier.null)
-    everywhere = null.like(default) if isinstance(null, LocalExchange) else cast(GlobalNull, null)
-    return everywhere.copies(calibration, seed)
+    if isinstance(null, LocalExchange):
+        return replace(default, n=null.n).copies(calibration, seed)
+    return cast(GlobalNull, null).copies(calibration, seed)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
