@@ -1,15 +1,14 @@
 r"""Nulls: what the data could have been if q were right, as H + 1 labelled versions called copies.
 
-Copy 0 is the data, the others are null copies. All have the same x. A copy consists of n sets, one
-for each x; of the r members of a set some are labelled class 1, the true parameter, and the others
-class 0, q. With :math:`T_0, \dots, T_H` one and the same function of the data and of H null
-copies, :math:`p = (1 + \#\{T_h \ge T_0\}) / (1 + H)` is at most :math:`\alpha` with probability at
-most :math:`\alpha`, for every sample size and classifier.
+Copy 0 is the data, the others are null copies; all have the same x. A copy consists of n sets, one
+for each x; of the r members of a set some are labelled class 1, the true parameter, the others
+class 0, q. With one and the same function T of the data and of H null copies,
+:math:`p = (1 + \#\{T_h \ge T_0\}) / (1 + H)` is at most :math:`\alpha` with probability at most
+:math:`\alpha`, for every sample size and classifier.
 
-**Exchanges.** If q is right, the true parameter and the independent draws of q at the same x are
-exchangeable, and so are all choices of the member that is labelled the true parameter.
-**Base draws.** In latent space, true latents are draws of the base distribution if q is right.
-Both are exact for the *global null*, q = p at almost every x. :class:`LocalExchange` is exact for
+If q is right, the true parameter and the independent draws of q at the same x are exchangeable
+(:class:`Exchange`), and true latents are draws of the base distribution (:class:`KnownBase`). Both
+nulls are exact for the *global null*, q = p at almost every x; :class:`LocalExchange` is exact for
 the *local null*, q = p throughout a neighbourhood of x_o, whatever q does elsewhere. All ask that
 x_o was not chosen by looking at theta of the calibration.
 
@@ -101,9 +100,9 @@ class Exchange(GlobalNull):
 class FreePermutation(GlobalNull):
     """The labels of all rows are permuted freely, as in Algorithm 1 of the paper.
 
-    This breaks the pairing: in a copy the classes no longer share the same x, so null classifiers
-    can learn chance imbalances of x that the data cannot have. It is not exact: on average it was
-    conservative, the more so the more dimensions x has. Kept for reproduction.
+    In a copy the classes no longer share the same x, so null classifiers can learn chance
+    imbalances of x that the data cannot have. It is not exact: on average it was conservative, the
+    more so the more dimensions x has. Kept for reproduction.
 
     Args:
         n: The number of null copies.
@@ -118,8 +117,7 @@ class FreePermutation(GlobalNull):
 class LocalExchange(Null):
     """Exchanges labels in the sets near x_o only; all others keep the labels they have.
 
-    If q is right throughout the neighbourhood, the sets in it are exchangeable given the rest of
-    the data, so that the p-value is exact for the neighbourhood however wrong q is elsewhere:
+    If q is right throughout the neighbourhood, the p-value is exact however wrong q is elsewhere:
     what a classifier smooths into x_o from outside is in the data and in the nulls alike. The
     classifier is fitted to all sets, with null copies of its own for every observation; only the
     data's fit is shared. With :class:`KnownBase`, base draws replace the true latents near x_o.
@@ -151,10 +149,9 @@ class KnownBase(GlobalNull):
 
     A copy replaces the true latents by base draws; class 0 is the base itself, with fresh draws in
     every epoch. These are Algorithms 3 and 4 of the paper with two repairs: data and nulls are
-    treated by the same function, and no null is evaluated on its own training draws.
-
-    The null copies depend on x but neither on q nor on the data, so that they serve every flow of
-    the same task: ``test.refit_on(latents)`` of a fitted test fits the data of another flow alone.
+    treated by the same function, and no null is evaluated on its own training draws. Null copies
+    depend on x alone and serve every flow of the same task: ``test.refit_on(latents)`` of a fitted
+    test fits the data of another flow alone.
 
     Args:
         n: The number of null copies.
@@ -183,27 +180,18 @@ class KnownBase(GlobalNull):
 
 def global_null(calibration: Calibration, preferred: GlobalNull | None = None) -> GlobalNull:
     """The null a classifier prefers; else exchanges of draws of q, base draws in latent space."""
-    usual = KnownBase() if isinstance(calibration, Latents) else Exchange()
-    return usual if preferred is None else preferred
+    return preferred or (KnownBase() if isinstance(calibration, Latents) else Exchange())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Copies(ABC):
-    """H + 1 labelled versions of one data set; a slice of it is the same with fewer copies.
+    """H + 1 labelled versions of one data set; a slice of it is the same with fewer copies."""
 
-    Attributes:
-        x: Features of the observations, with shape (n, d).
-        which: The numbers of the copies, of which 0 is the data.
-        base: The distribution of class 0, where it is known.
-        size: The number of members of a set, r.
-        truths: The number of class-1 members of a set: one, or all but one.
-    """
-
-    x: Tensor
-    which: range
-    base: Base | None
-    size: int
-    truths: int = 1
+    x: Tensor  # features of the observations, (n, d)
+    which: range  # the numbers of the copies, of which 0 is the data
+    base: Base | None  # the distribution of class 0, where it is known
+    size: int  # members of a set, r
+    truths: int = 1  # class-1 members of a set: one, or all but one
 
     def __len__(self) -> int:
         return len(self.which)
@@ -251,26 +239,19 @@ class Copies(ABC):
 class GroupShifts:
     r"""Labels of sets of r members, of which one is the true parameter; a group shares its shifts.
 
-    The members of a set are in random order. If q is right, the member any number of places
-    further could as well be the true parameter. Sets are divided at random into g groups; in a
-    copy all sets of a group shift their labels by the same number of places, 0 to r - 1, and each
-    group does so independently. The :math:`r^g` shifts are a group of transformations that change
-    no distribution, from which copies are drawn independently: p-values are exact (Hemerik and
-    Goeman 2018, *Exact testing with random permutations*). And what is summed over the members
-    labelled true has only r values for each group, so that sums of a copy cost g additions,
-    however many sets there are. Few sets are a group each.
-
-    Args:
-        truth: The member that is the true parameter in the data, with shape (n,).
-        group: The group of each set, with shape (n,).
-        shifts: How far labels of a group shift in each copy, (H + 1, g); zero in the data.
-        r: The number of members of a set.
+    Members are in random order. If q is right, the member any number of places further could as
+    well be the true parameter. Sets are divided at random into g groups; in a copy all sets of a
+    group shift their labels by the same number of places, 0 to r - 1, independently of other
+    groups. The :math:`r^g` shifts are a group of transformations that change no distribution, from
+    which copies are drawn independently: p-values are exact (Hemerik and Goeman 2018, *Exact
+    testing with random permutations*). Sums over the members labelled true have only r values in
+    each group, so that those of a copy cost g additions. Where sets are few, each is a group.
     """
 
-    truth: Tensor
-    group: Tensor
-    shifts: Tensor
-    r: int
+    truth: Tensor  # the member that is the true parameter in the data, (n,)
+    group: Tensor  # the group of each set, (n,)
+    shifts: Tensor  # how far labels of a group shift in each copy, zero in the data, (H + 1, g)
+    r: int  # members of a set
 
     @classmethod
     def random(cls, truth: Tensor, r: int, copies: int, seed: int) -> "GroupShifts":
@@ -298,9 +279,8 @@ class GroupShifts:
     def inside(self, near: Tensor) -> "GroupShifts":
         """The same labels where near (n,) is true; all other sets are a group without shifts."""
         group = torch.where(near.to(self.group.device), self.group, self.shifts.shape[1])
-        return replace(
-            self, group=group, shifts=torch.cat([self.shifts, 0 * self.shifts[:, :1]], 1)
-        )
+        shifts = torch.cat([self.shifts, torch.zeros_like(self.shifts[:, :1])], 1)
+        return replace(self, group=group, shifts=shifts)
 
     def group_sums(self, table: Tensor) -> Tensor:
         """Sums (r, g, p) over members labelled true, of a table (n, r, p), for each shift."""
@@ -357,15 +337,10 @@ class LabelTable:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelCopies(Copies):
-    """Copies with the same members, which differ in their labels.
+    """Copies with the same members, which differ in their labels."""
 
-    Args:
-        members: The true parameter and the draws of q at the same x, in random order, (n, r, m).
-        labelling: Which member is class 1 in each copy; class 0, where all the others are class 1.
-    """
-
-    members: Tensor
-    labelling: GroupShifts | LabelTable
+    members: Tensor  # the true parameter and the draws of q at the same x, shuffled, (n, r, m)
+    labelling: GroupShifts | LabelTable  # which member is class 1; class 0 where all others are
 
     @cached_property
     def scaling(self) -> tuple[Tensor, Tensor]:
@@ -395,23 +370,15 @@ class LabelCopies(Copies):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BaseCopies(Copies):
-    """Copies whose class 0 is a known base and whose class 1 are draws of it, except copy 0's.
-
-    Args:
-        latents: The true latents, which are class 1 in copy 0, with shape (n, m).
-        seed: Names the streams of all draws.
-        near: The sets in which copies differ from the data, with shape (n,).
-        sets: The numbers (n,) of these sets among all that draws are made for.
-        total: The number of all these.
-    """
+    """Copies whose class 0 is a known base and whose class 1 are draws of it, except copy 0's."""
 
     base: Base
-    latents: Tensor
-    seed: int
-    near: Tensor
-    sets: Tensor
-    total: int
-    _latest: dict[int, Tensor] = field(default_factory=dict, init=False)
+    latents: Tensor  # true latents, which are class 1 in copy 0, (n, m)
+    seed: int  # names the streams of all draws
+    near: Tensor  # whether null copies differ from the data, (n,)
+    sets: Tensor  # the numbers of these sets among all that draws are for, (n,)
+    total: int  # the number of all sets that draws are for
+    _latest: dict[int, Tensor] = field(default_factory=dict, init=False)  # class 0 of an epoch
 
     @cached_property
     def scaling(self) -> tuple[Tensor, Tensor]:
@@ -443,13 +410,14 @@ class BaseCopies(Copies):
     @cached_property
     def class1(self) -> Tensor:
         """The members of class 1 in all copies, with shape (c, n, m)."""
-        with spread_over(torch.get_num_threads() if len(self.which) > 1 else 1) as apply:
-            return torch.stack(list(apply(self._class1, self.which)))
 
-    def _class1(self, h: int) -> Tensor:
-        if h == 0:
-            return self.latents
-        return self._draw("null", h).where(self.near[:, None], self.latents)
+        def latents(h: int) -> Tensor:
+            if h == 0:
+                return self.latents
+            return self._draw("null", h).where(self.near[:, None], self.latents)
+
+        with spread_over(torch.get_num_threads() if len(self.which) > 1 else 1) as apply:
+            return torch.stack(list(apply(latents, self.which)))
 
     def _draw(self, *key: int | str) -> Tensor:
         """Draws of the base (n, m): those of these sets, of as many as there are in all."""

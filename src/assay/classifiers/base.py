@@ -1,8 +1,6 @@
 """What a classifier and its scores are: the contract between nulls, classifiers and tests.
 
-A classifier turns copies into scores, all at once, and must treat all copies alike, so that a
-statistic of its scores is one and the same function of each. A classifier of one's own implements
-``fit``; everything else has a default.
+A classifier of one's own implements ``fit``; everything else has a default.
 """
 
 from abc import ABC, abstractmethod

@@ -115,7 +115,7 @@ class Whitened:
         if k < m + 2:
             raise ValueError(
                 f"theta_q: expected at least {m + 2} draws of q at each x for {m} parameter(s); "
-                f"got {k}. With 32 a local test sees nearly all there is."
+                f"got {k}. With 32 a local test has nearly all the power there is."
             )
 
     def __call__(self, members: Tensor) -> Tensor:

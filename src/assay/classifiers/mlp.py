@@ -186,7 +186,7 @@ def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: Any) -
 class _Descent:
     """Steps of AdamW (Loshchilov and Hutter 2019) over blocks of batches.
 
-    In a few lines here, since :class:`torch.optim.AdamW` loads torch's compiler, for seconds.
+    Written out here, since :class:`torch.optim.AdamW` loads torch's compiler, for seconds.
     """
 
     def __init__(self, stack: "_Stack") -> None:
@@ -287,15 +287,11 @@ class _Stack:
         It takes inputs (c, b, in), labels (c, b), one for class 1 and zero for q, and weights of
         the rows in the loss (c, b); with 1 in place of c where they are shared.
         """
-        inputs = inputs.expand(len(self.hidden[0]), -1, -1)
-        logits = self._forward(inputs)
-        self._backward(inputs, _sigmoid(logits).sub_(labels).mul_(weights))
-
-    def _forward(self, inputs: Tensor) -> Tensor:
-        h = inputs
+        h = inputs = inputs.expand(len(self.hidden[0]), -1, -1)
         for (weight, bias), out in zip(self.layers[:-1], self.hidden, strict=True):
             h = torch.baddbmm(bias, h, weight, out=out).relu_()
-        return _output(h, *self.layers[-1], self._like(h))
+        logits = _output(h, *self.layers[-1], self._like(h))
+        self._backward(inputs, _sigmoid(logits).sub_(labels).mul_(weights))
 
     def _backward(self, inputs: Tensor, slope: Tensor) -> None:
         """Writes the gradient, given the slope (c, b) of the loss in the logits.

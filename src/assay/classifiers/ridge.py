@@ -81,10 +81,13 @@ class Ridge(Classifier):
             )
         scaling = Scaling.fit(copies)
         banks = self.features or _default_banks(copies)
+
+        def surface(bank: Joint) -> Surface:
+            return _surface(bank.fit(copies, scaling), copies, self.penalties)
+
         # One thread to each bank: how sums round does not depend on their number.
         with spread_over(_workers(copies)) as apply:
-            features = list(apply(lambda bank: bank.fit(copies, scaling), banks))
-            return Surfaces(tuple(apply(lambda f: _surface(f, copies, self.penalties), features)))
+            return Surfaces(tuple(apply(surface, banks)))
 
     def refit(self, data: Scores, copies: Copies, near: Tensor, seed: int) -> Scores:
         """Fits copies from the data's fit: contrasts near x_o alone are summed again."""
