@@ -1,4 +1,4 @@
-r"""Discriminant analysis in closed form, and the Bayes classifier that is told the answer.
+r"""Discriminant analysis in closed form, and the Bayes classifier of known densities.
 
 With :math:`v = (\theta, x)` and a normal density for each class, at even odds,
 
@@ -145,13 +145,13 @@ class Discriminants(Scores):
 class Bayes(Classifier):
     r"""The Bayes classifier :math:`d^*(v) = p(v) / (p(v) + q(v))` from two log-densities.
 
-    It trains nothing and is the same for every copy. What does not depend on who plays the truth
+    It trains nothing and is the same for every copy. What does not depend on labels
     is then the same for data and nulls: a mean over both classes of equal size, such as
     :func:`~assay.c2st.mse`, can be read off but not tested, and its p-value is 1.
     Accuracy and AUC can be tested, and no classifier beats this one.
 
     Args:
-        log_p: The log-density of the truth, a function of rows v = (theta, x), with shape
+        log_p: The log-density of true parameters, a function of rows v = (theta, x), with shape
             (b, m + d), that returns (b,); it need not be normalised over x.
         log_q: The same of the approximation.
 

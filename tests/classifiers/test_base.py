@@ -108,7 +108,7 @@ class TestContract:
         assert classifier.fitted == [[0], [1, 2, 3], [1, 2, 3]]
         np.testing.assert_allclose(result.null_probabilities[0, :, 0], [0.01, 0.02, 0.03])
 
-    def test_a_test_uses_the_null_that_a_classifier_is_made_for(self, gaussian):
+    def test_a_test_uses_the_null_that_a_classifier_prefers(self, gaussian):
         class Own(Counting):
             null = FreePermutation(7)
 

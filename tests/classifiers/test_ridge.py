@@ -40,7 +40,7 @@ def test_the_same_as_least_squares_by_hand(gaussian):
     _, found = scores.views(theta, x_o)
     tables = surface.feature(copies.members, copies.x)
     rows = (tables - tables.mean((0, 1))).flatten(0, 1).double()
-    # Labels are fitted within sets: what both members of a set share tells nothing.
+    # Labels are fitted within sets: what both members of a set share carries no information.
     centred = (tables - tables.mean(1, keepdim=True)).flatten(0, 1).double()
     penalty = 0.01 * rows.square().sum(1).mean() / 32 * len(rows)
     for h in range(2):
@@ -82,7 +82,7 @@ def test_against_the_bayes_classifier(gaussian, space):
     assert np.abs(result.probabilities - bayes).mean() < 0.05
 
 
-def test_more_draws_at_each_x_see_more(gaussian):
+def test_more_draws_at_each_x_find_more(gaussian):
     def found(k):
         return run(gaussian(shift=0.15), "parameters", 500, nulls=199, k=k)
 
@@ -106,7 +106,7 @@ def test_every_bank_and_penalty_is_a_view(gaussian):
     assert [view.shape for view in test.scores.views(*at)] == [(1, 50, 500)] * 24
 
 
-def test_the_view_that_is_shown_is_chosen_for_each_copy_on_its_own(gaussian):
+def test_probabilities_are_of_a_view_chosen_for_each_copy_on_its_own(gaussian):
     """The data show an error, so a view with little shrinkage; most nulls show next to nothing."""
     result = run(gaussian(width=1.5), "parameters", nulls=49)
     assert result.probabilities.std() > 3 * result.null_probabilities.std(1).mean()
@@ -125,7 +125,7 @@ GROSS = [{"shift": 4.0}, {"shift": 8.0}, {"width": 0.01}, {"width": 0.03, "m": 5
 
 
 @pytest.mark.parametrize("error", GROSS, ids=str)
-def test_it_sees_gross_errors(gaussian, error):
+def test_gross_errors_are_found(gaussian, error):
     """All draws of q are alike to the classifier, and all are wrong."""
     posterior = gaussian(**error)
     x_o = torch.full((posterior.m,), 0.5)
@@ -200,7 +200,7 @@ def test_singular_covariances(gaussian):
     assert 0.05 < result.pvalue < 1
 
 
-def test_an_x_that_tells_nothing(gaussian):
+def test_an_x_without_information(gaussian):
     calibration = gaussian(shift=1.0).calibration(500)
     blind = assay.Calibration(calibration.theta, torch.ones(500, 2), calibration.theta_q)
     result = lc2st(blind, Ridge(), Exchange(99))(

@@ -79,7 +79,7 @@ def test_against_the_bayes_classifier(gaussian, space):
 
 
 class Bayes(Classifier):
-    """A classifier that is told the answer: d* for the data, 1/2 for the nulls."""
+    """A classifier that knows the answer: d* for the data, 1/2 for the nulls."""
 
     def __init__(self, posterior):
         self.posterior = posterior
@@ -206,7 +206,7 @@ def test_defaults_by_space(gaussian):
     assert lc2st(calibration.to_latent(gaussian()), TINY).null == KnownBase(199)
 
 
-def test_the_result_says_how_it_was_made(gaussian):
+def test_settings_and_hypothesis_of_a_result(gaussian):
     result = lc2st(gaussian().calibration(60, k=2), TINY, Exchange(9))(gaussian().draws(X_O))
     assert result.hypothesis == "q(theta | x) = p(theta | x) at almost every x, tested at x_o"
     assert "at x_o would occur with probability" in result.sentence
