@@ -27,8 +27,8 @@ from torch import Tensor
 from assay import MLP, Exchange, Sklearn, c2st
 from assay._support.random import stream
 from assay.c2st import C2STResult
-from assay.classifiers import LDA, QDA
 from assay.classifiers.base import Classifier
+from experiments.discriminant import LDA, QDA
 
 EVEN = {"priors": [0.5, 0.5]}
 NETWORK = MLPClassifier((64, 64, 64), max_iter=20, batch_size=256)

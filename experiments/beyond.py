@@ -18,9 +18,9 @@ from torch import Tensor
 
 import assay
 from assay._support.random import stream
-from assay.classifiers import QDA
 from assay.neighbourhood import Nearest
 
+from .discriminant import QDA
 from .pictures import save
 from .runs import Context, Experiment, Job
 from .tasks import ConjugateGaussian, Perturbed

@@ -22,9 +22,9 @@ from torch import Tensor
 from assay import Exchange, c2st
 from assay._support.random import stream
 from assay.c2st import STATISTICS
-from assay.classifiers import QDA, Bayes
 
 from .authors import published_numbers
+from .discriminant import QDA, Bayes
 from .pictures import save
 from .runs import Context, Experiment, Job
 

@@ -23,9 +23,9 @@ from assay.c2st import (
     accuracy,
     auc,
 )
-from assay.classifiers import LDA, QDA, Bayes
 from assay.classifiers.base import Classifier
 from assay.classifiers.features import Joint
+from experiments.discriminant import LDA, QDA, Bayes
 from tests.conftest import FunctionScores
 
 

@@ -50,13 +50,11 @@ LOADED = """
     adapters.functions
     data.calibration data.chunks data.draw data.guards data.pairs data.posterior data.prepare
     data.proposal data.simulator data.tables
-    nulls.copies nulls.exchange average.uniform nulls.turns
+    nulls average.uniform
     local.features local.score average.coverage average.ranks average.sbc
     answers.bounds answers.predictive answers.rows answers.typical
     classifiers.base classifiers.mlp
 """.split()
-# Loaded, too, since `assay.classifiers` imports all of them.
-NEEDLESS = [f"classifiers.{name}" for name in ("discriminant", "features", "ridge", "sklearn")]
 # How many of all modules have a function that runs before the verdict is there. The aim is 20.
 MOST_RUN = 31
 QUICK = """
@@ -202,7 +200,7 @@ def test_the_package_alone_imports_nothing_heavy():
 def test_what_a_check_without_a_classifier_loads():
     loaded, run = python(QUICK)
     packages = {name for name in loaded if (ROOT / name).is_dir()}
-    assert set(loaded) - packages <= {*LOADED, *NEEDLESS} <= set(TestPackage.known)
+    assert set(loaded) - packages <= set(LOADED) <= set(TestPackage.known)
     assert "classifiers.mlp" not in run
     assert len(run) <= MOST_RUN, sorted(run)
 

@@ -19,10 +19,10 @@ _NAMES = {
     "zoom": "data.proposal",
     "Distance": "neighbourhood",
     "Nearest": "neighbourhood",
-    "Exchange": "nulls.exchange",
-    "FreePermutation": "nulls.exchange",
-    "KnownBase": "nulls.exchange",
-    "LocalExchange": "nulls.exchange",
+    "Exchange": "nulls",
+    "FreePermutation": "nulls",
+    "KnownBase": "nulls",
+    "LocalExchange": "nulls",
     "MLP": "classifiers.mlp",
     "Ridge": "classifiers.ridge",
     "Sklearn": "classifiers.sklearn",
@@ -71,10 +71,10 @@ if TYPE_CHECKING:
     from .local.score import score as score
     from .neighbourhood import Distance as Distance
     from .neighbourhood import Nearest as Nearest
-    from .nulls.exchange import Exchange as Exchange
-    from .nulls.exchange import FreePermutation as FreePermutation
-    from .nulls.exchange import KnownBase as KnownBase
-    from .nulls.exchange import LocalExchange as LocalExchange
+    from .nulls import Exchange as Exchange
+    from .nulls import FreePermutation as FreePermutation
+    from .nulls import KnownBase as KnownBase
+    from .nulls import LocalExchange as LocalExchange
 
 
 def __getattr__(name: str) -> Any:

@@ -29,7 +29,7 @@ from .classifiers.base import Classifier, as_classifier
 from .classifiers.mlp import MLP
 from .data.calibration import Calibration
 from .local.lc2st import mse0
-from .nulls.exchange import Exchange, LabelCopies
+from .nulls import Exchange, LabelCopies
 from .results import Result, versions
 
 # A function of class-1 probabilities at rows of p (..., s1) and of q (..., s0), large where they
@@ -128,9 +128,8 @@ def c2st(
         Six statistics of the held-out probabilities, with their nulls and p-values.
 
     Example:
-        >>> from assay import Ridge
         >>> p, q = torch.randn(2, 500, 2, generator=torch.Generator().manual_seed(0))
-        >>> result = c2st(p, 0.7 * q, Ridge(), Exchange(99))
+        >>> result = c2st(p, 0.7 * q, assay.Ridge(), Exchange(99))
         >>> float(result["mse"].pvalue)
         0.01
         >>> tails = np.linalg.norm(result.theta, axis=1) > 2

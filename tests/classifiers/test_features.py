@@ -1,114 +1,26 @@
-import math
-
 import pytest
 import torch
 
+import assay
 from assay import Exchange
 from assay._support.regression import random_waves
 from assay.classifiers.base import Scaling
-from assay.classifiers.features import (
-    BANKS,
-    Conditional,
-    Fourier,
-    Hermite,
-    Joint,
-    NormalScores,
-    Pooled,
-    Whitened,
-    Within,
-)
+from assay.classifiers.features import Conditional, Joint, Pooled, Whitened, Within
 
-Z = torch.randn(200_000, 3, generator=torch.Generator().manual_seed(0))
-ALL = {repr(bank): bank for bank in (*BANKS, Hermite(4), Fourier(8, 0.5))}
-
-
-@pytest.mark.parametrize("bank", ALL.values(), ids=ALL)
-def test_means_are_zero_and_spreads_are_known(bank):
-    features = bank(Z).double()
-    assert features.shape == (200_000, bank.size(3))
-    error = features.std(0) / math.sqrt(len(Z))
-    assert (features.mean(0).abs() < 5 * error + 1e-6).all()
-    covariance = features.T @ features / len(Z)
-    first, second = bank.spread(3)
-    assert float(covariance.trace()) == pytest.approx(first, rel=0.05)
-    assert float(covariance.square().sum()) == pytest.approx(second, rel=0.1)
-
-
-def test_hermite_functions_are_orthonormal():
-    features = torch.cat([Hermite(k)(Z) for k in (1, 2, 3)], 1).double()
-    covariance = features.T @ features / len(Z)
-    assert (covariance - torch.eye(len(covariance))).abs().max() < 0.1
-
-
-def test_hermite_by_hand():
-    z = torch.tensor([2.0, -1.0])
-    expected = [
-        (8 - 6) / math.sqrt(6),
-        3 / math.sqrt(2) * -1,
-        2 * 0 / math.sqrt(2),
-        2 / math.sqrt(6),
-    ]
-    torch.testing.assert_close(Hermite(3)(z), torch.tensor(expected))
-
-
-def test_any_number_of_leading_axes():
-    torch.testing.assert_close(
-        Hermite(2)(Z[:12].reshape(3, 4, 3)), Hermite(2)(Z[:12]).reshape(3, 4, 6)
-    )
-
-
-class TestManyLatents:
-    """Where products are too many, chance chooses some of them."""
-
-    Z = torch.randn(20_000, 30, generator=torch.Generator().manual_seed(1))
-
-    def test_all_are_made_while_they_are_few(self):
-        assert torch.equal(Hermite(2, 465)(self.Z[:50]), Hermite(2)(self.Z[:50]))
-
-    @pytest.mark.parametrize("order", [2, 3])
-    def test_some_are_made_of_many(self, order):
-        bank = Hermite(order, 100)
-        features = bank(self.Z).double()
-        assert features.shape == (20_000, 100)
-        torch.testing.assert_close(features[:, :30], Hermite(order, 30)(self.Z).double())
-        covariance = features.T @ features / len(features)
-        assert (covariance - torch.eye(100)).abs().max() < 0.3
-        assert torch.equal(bank(self.Z[:5]), bank(self.Z[:2000])[:5])
-
-    def test_each_latent_is_there_alone(self):
-        alone = (self.Z[:10] ** 2 - 1) / math.sqrt(2)
-        torch.testing.assert_close(Hermite(2, 3)(self.Z[:10]), alone, atol=1e-5, rtol=1e-5)
-        assert Hermite(1, 3).size(30) == 30
-
-
-@pytest.mark.parametrize("make", [lambda: Hermite(0), lambda: Fourier(0), lambda: Fourier(4, 0.0)])
-def test_bad_banks(make):
-    with pytest.raises(ValueError, match="expected"):
-        make()
-
-
+N = 4000
+FRAMES = [Pooled(), Conditional(), Within()]
 SETS = torch.randn(6, 20, 3, generator=torch.Generator().manual_seed(0))
-MAPS = {"whitened": Whitened(), "ranks": NormalScores()}
 
 
-@pytest.mark.parametrize("coordinates", MAPS.values(), ids=MAPS)
-def test_they_do_not_know_who_is_the_truth(coordinates):
+def test_whitening_does_not_depend_on_the_order_of_members():
     order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(
-        coordinates(SETS[:, order]), coordinates(SETS)[:, order], atol=1e-4, rtol=1e-4
-    )
+    white, again = Whitened()(SETS)[:, order], Whitened()(SETS[:, order])
+    torch.testing.assert_close(again, white, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("coordinates", MAPS.values(), ids=MAPS)
-def test_they_do_not_mind_units(coordinates):
+def test_whitening_does_not_depend_on_units():
     a, b = torch.tensor([1e3, 1e-2, 1.0]), torch.tensor([5.0, -1.0, 0.0])
-    torch.testing.assert_close(coordinates(SETS * a + b), coordinates(SETS), atol=1e-2, rtol=1e-2)
-
-
-def test_ranks_are_normal_scores():
-    scores = NormalScores()(torch.tensor([[[3.0], [1.0], [2.0], [2.0]]]))[0, :, 0]
-    expected = torch.special.ndtri(torch.tensor([3.5, 0.5, 2.0, 2.0]) / 4)
-    torch.testing.assert_close(scores, expected)
+    torch.testing.assert_close(Whitened()(SETS * a + b), Whitened()(SETS), atol=1e-2, rtol=1e-2)
 
 
 def test_a_parameter_that_does_not_vary():
@@ -137,34 +49,28 @@ def test_a_parameter_that_varies_by_rounding_alone():
     assert not Whitened()(sets)[..., 1].any()
 
 
-@pytest.mark.parametrize(("coordinates", "fewest"), [(Whitened(), 7), (NormalScores(), 3)])
-def test_too_few_draws(coordinates, fewest):
-    """Five parameters: a covariance needs two draws more, an order three in any case."""
-    assert coordinates.fewest(5) == fewest
-    assert coordinates.enough(fewest, 5)
-    assert not coordinates.enough(fewest - 1, 5)
-    coordinates.check(fewest, 5)
-    message = f"theta_q: expected at least {fewest} draws of q at each x for 5 parameter"
+def test_too_few_draws():
+    """Five parameters: a covariance needs two draws more."""
+    Whitened().check(7, 5)
+    message = "theta_q: expected at least 7 draws of q at each x for 5 parameter"
     with pytest.raises(ValueError, match=message):
-        coordinates.check(fewest - 1, 5)
-
-
-N = 4000
+        Whitened().check(6, 5)
 
 
 @pytest.fixture
 def copies(gaussian):
-    return Exchange(1).copies(gaussian().calibration(N, k=3), seed=0)
+    return Exchange(1).copies(gaussian().calibration(N, k=5), seed=0)
 
 
-@pytest.mark.parametrize("frame", [Pooled(), Conditional(), Within(NormalScores())])
-def test_who_plays_the_truth_does_not_matter(copies, frame):
-    """The order of members within their sets changes nothing but the order."""
-    scaling = Scaling.fit(copies)
-    u = frame.fit(copies.members, copies.x, scaling)(copies.members, copies.x)
-    order = torch.tensor([2, 0, 3, 1])
-    members = copies.members[:, order]
-    again = frame.fit(members, copies.x, scaling)(members, copies.x)
+def coordinates(frame, members, x, scaling):
+    return frame.coordinates(members, x, scaling, *frame.fit(members, x, scaling))
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=repr)
+def test_the_order_of_members_changes_nothing_but_the_order(copies, frame):
+    scaling, order = Scaling.fit(copies), torch.tensor([2, 0, 3, 1, 5, 4])
+    u = coordinates(frame, copies.members, copies.x, scaling)
+    again = coordinates(frame, copies.members[:, order], copies.x, scaling)
     torch.testing.assert_close(u[:, order], again, atol=1e-3, rtol=1e-3)
     assert u.shape == copies.members.shape
     assert u.std() == pytest.approx(1, abs=0.2)
@@ -175,57 +81,34 @@ def test_conditional_takes_mean_and_scale_given_x_away():
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(N, 1, generator=generator) * 4 - 2
     theta = x.sin()[:, None] + 0.1 * x.exp()[:, None] * torch.randn(N, 2, 1, generator=generator)
-    scaling = Scaling(torch.zeros(1), torch.ones(1), Scaling.fit(_copies(theta, x)).robust)
-    u = Conditional().fit(theta, x, scaling)(theta, x)
+    copies = Exchange(1).copies(assay.Calibration(theta[:, 0], x, theta[:, 1:]), seed=0)
+    scaling = Scaling(torch.zeros(1), torch.ones(1), Scaling.fit(copies).robust)
+    u = coordinates(Conditional(), theta, x, scaling)
     for low in (-2, -1, 0, 1):
         here = u[(x[:, 0] > low) & (x[:, 0] < low + 1)]
         assert here.mean() == pytest.approx(0, abs=0.15)
         assert here.std() == pytest.approx(1, abs=0.15)
 
 
-def _copies(theta, x):
-    import assay
-
-    return Exchange(1).copies(assay.Calibration(theta[:, 0], x, theta[:, 1:]), seed=0)
-
-
-def test_within_needs_nothing_of_other_sets(copies):
-    frame = Within(NormalScores()).fit(copies.members, copies.x, Scaling.fit(copies))
-    torch.testing.assert_close(
-        frame(copies.members, copies.x)[:5], frame(copies.members[:5], copies.x[:5])
-    )
-
-
-BANKS = [
-    Joint(8),
-    Joint(8, frame=Conditional()),
-    Joint(8, frame=Within(Whitened())),
-]
-
-
-@pytest.mark.parametrize("bank", BANKS, ids=repr)
-def test_sizes_are_stated_and_rows_are_on_their_own(gaussian, bank):
-    copies = Exchange(1).copies(gaussian().calibration(200, k=6), seed=0)
-    feature = bank.fit(copies, Scaling.fit(copies))
+@pytest.mark.parametrize("frame", FRAMES, ids=repr)
+def test_rows_are_on_their_own(copies, frame):
+    feature = Joint(8, frame=frame).fit(copies, Scaling.fit(copies))
     features = feature(copies.members, copies.x)
-    assert features.shape == (200, 7, feature.size)
+    assert features.shape == (N, 6, 8)
     some = feature(copies.members[50:60], copies.x[50:60])
     torch.testing.assert_close(features[50:60], some, atol=1e-4, rtol=1e-4)
 
 
 def test_joint_features_by_hand(gaussian):
-    """Cosines of member and x together, where x has a say and where it has none."""
+    """Cosines of member and x together."""
     copies = Exchange(1).copies(gaussian().latents(50), seed=0)
     scaling = Scaling(torch.zeros(2), torch.ones(2), Scaling.fit(copies).robust)
     u = torch.tensor([3.0, -2.0]).expand(50, 1, 2)
-    for x_frequency in (1.5, 0.0):
-        features = Joint(4, 2.0, x_frequency).fit(copies, scaling)(u, copies.x)
-        ours, _ = random_waves(4, 2.0, 2, "member", "2.0")
-        theirs, phases = random_waves(4, x_frequency, 2, "x", "2.0")
-        expected = (u[:, 0] @ ours + scaling.x(copies.x) @ theirs + phases).cos()
-        torch.testing.assert_close(features[:, 0], expected)
-        alike = (features == features[:1]).all()
-        assert alike == (x_frequency == 0)
+    features = Joint(4, 2.0).fit(copies, scaling)(u, copies.x)
+    ours, _ = random_waves(4, 2.0, 2, "member", "2.0")
+    theirs, phases = random_waves(4, 1.0, 2, "x", "2.0")
+    expected = (u[:, 0] @ ours + scaling.x(copies.x) @ theirs + phases).cos()
+    torch.testing.assert_close(features[:, 0], expected)
 
 
 def test_more_features_than_memory_allows():
@@ -233,30 +116,19 @@ def test_more_features_than_memory_allows():
         Joint(20_000)
 
 
-@pytest.mark.parametrize(
-    "settings", [{"n": 0}, {"bandwidth": 0.0}, {"bandwidth": float("nan")}, {"x_frequency": -1.0}]
-)
+@pytest.mark.parametrize("settings", [{"n": 0}, {"bandwidth": 0.0}, {"bandwidth": float("nan")}])
 def test_settings_that_mean_nothing(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         Joint(**settings)
 
 
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        (lambda: Joint(frame=None), "frame"),
-        (lambda: Joint(frame=Whitened()), "frame"),
-        (lambda: Joint(frame=Pooled), "frame"),
-        (lambda: Within(Whitened), "coordinates"),
-        (lambda: Within(Pooled()), "coordinates"),
-    ],
-)
-def test_parts_of_another_kind(make, name):
-    with pytest.raises(TypeError, match=f"{name}: expected"):
-        make()
+@pytest.mark.parametrize("frame", [None, Whitened(), Pooled])
+def test_what_is_no_frame(frame):
+    with pytest.raises(TypeError, match="frame: expected a frame such as"):
+        Joint(frame=frame)
 
 
 def test_too_few_draws_to_whiten(gaussian):
     copies = Exchange(1).copies(gaussian().calibration(50), seed=0)
     with pytest.raises(ValueError, match="theta_q: expected at least 4 draws"):
-        Joint(frame=Within(Whitened())).fit(copies, Scaling.fit(copies))
+        Joint(frame=Within()).fit(copies, Scaling.fit(copies))

@@ -185,7 +185,7 @@ def test_steps_against_torch(gaussian):
     scales = mlp._scales(recipe, 30)
     for scale, rate in zip(scales, mlp._cycle(30), strict=True):
         slope = torch.randn(stack.flat.shape, generator=generator)
-        stack.descend = lambda *batch, slope=slope: stack.slope.copy_(slope)
+        stack.descend = lambda *batch, slope=slope: stack.gradient.copy_(slope)
         descent(*torch.zeros(3, 2, 4), scale[None])
         theirs.grad, optimizer.param_groups[0]["lr"] = slope, recipe.rate * rate
         optimizer.step()

@@ -1,10 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import assay
 from assay import MLP, Exchange, FreePermutation, KnownBase, Ridge, lc2st
-from assay.classifiers.features import Joint
+from assay.classifiers.base import Scaling
+from assay.classifiers.features import Conditional, Joint
+from assay.classifiers.ridge import _moments
 
 X_O = torch.tensor([0.5, -0.5])
 SMALL = Ridge(Joint(32), penalties=0.01)
@@ -36,7 +40,7 @@ def test_the_same_as_least_squares_by_hand(gaussian):
     _, found = scores.views(theta, x_o)
     tables = surface.feature(copies.members, copies.x)
     rows = (tables - tables.mean((0, 1))).flatten(0, 1).double()
-    # Labels are fitted within sets: what both members of a set share tells nothing.
+    # Labels are fitted within sets: what both members of a set share carries no information.
     centred = (tables - tables.mean(1, keepdim=True)).flatten(0, 1).double()
     penalty = 0.01 * rows.square().sum(1).mean() / 32 * len(rows)
     for h in range(2):
@@ -46,6 +50,25 @@ def test_the_same_as_least_squares_by_hand(gaussian):
         features = surface.feature(theta, x_o)
         expected = 0.5 + (features - features.mean(1, keepdim=True)) @ weights
         torch.testing.assert_close(found[:, h], expected, atol=1e-4, rtol=1e-3)
+
+
+def test_moments_and_contrasts_are_those_of_all_rows(gaussian):
+    """Streamed over more than one block, against one table of everything."""
+    n = 10_000
+    copies = Exchange(2).copies(gaussian().calibration(n, k=2), seed=1)
+    for bank in (Joint(300), Joint(300, frame=Conditional(4))):
+        feature = bank.fit(copies, Scaling.fit(copies))
+        mean, covariance, contrasts = _moments(feature, copies)
+        table = feature(copies.members, copies.x).double()
+        expected = torch.cov(table.flatten(0, 1).T, correction=0)
+        torch.testing.assert_close(covariance, expected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(mean, table.mean((0, 1)), atol=1e-5, rtol=0)
+        centred = table - table.mean(1, keepdim=True)
+        sums = torch.einsum("cnr,nrp->cp", copies.labels.double(), centred)
+        torch.testing.assert_close(contrasts, 1.5 * sums / n, atol=1e-5, rtol=1e-3)
+        _, same, opposite = _moments(feature, replace(copies, truths=2))
+        torch.testing.assert_close(opposite, -contrasts)
+        torch.testing.assert_close(same, covariance)
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -59,7 +82,7 @@ def test_against_the_bayes_classifier(gaussian, space):
     assert np.abs(result.probabilities - bayes).mean() < 0.05
 
 
-def test_more_draws_at_each_x_see_more(gaussian):
+def test_more_draws_at_each_x_find_more(gaussian):
     def found(k):
         return run(gaussian(shift=0.15), "parameters", 500, nulls=199, k=k)
 
@@ -83,22 +106,26 @@ def test_every_bank_and_penalty_is_a_view(gaussian):
     assert [view.shape for view in test.scores.views(*at)] == [(1, 50, 500)] * 24
 
 
-def test_the_view_that_is_shown_is_chosen_for_each_copy_on_its_own(gaussian):
+def test_probabilities_are_of_a_view_chosen_for_each_copy_on_its_own(gaussian):
     """The data show an error, so a view with little shrinkage; most nulls show next to nothing."""
     result = run(gaussian(width=1.5), "parameters", nulls=49)
     assert result.probabilities.std() > 3 * result.null_probabilities.std(1).mean()
 
 
-def test_it_refuses_sets_with_several_truths(gaussian):
-    with pytest.raises(ValueError, match=r"null: expected Exchange\(n\).*one truth in every set"):
-        lc2st(gaussian().calibration(50), SMALL, FreePermutation(9))
+def test_it_refuses_copies_of_other_nulls(gaussian):
+    for calibration, null in (
+        (gaussian().calibration(50), FreePermutation(9)),
+        (gaussian().latents(50), KnownBase(9)),
+    ):
+        with pytest.raises(ValueError, match=r"null: expected Exchange\(n\).*closed form"):
+            lc2st(calibration, SMALL, null)
 
 
 GROSS = [{"shift": 4.0}, {"shift": 8.0}, {"width": 0.01}, {"width": 0.03, "m": 5}]
 
 
 @pytest.mark.parametrize("error", GROSS, ids=str)
-def test_it_sees_gross_errors(gaussian, error):
+def test_gross_errors_are_found(gaussian, error):
     """All draws of q are alike to the classifier, and all are wrong."""
     posterior = gaussian(**error)
     x_o = torch.full((posterior.m,), 0.5)
@@ -123,7 +150,7 @@ def test_units_do_not_matter(gaussian, units):
 def test_many_draws_at_each_x_need_little_memory(gaussian, monkeypatch):
     """Sums over sixteen sets at a time are those over all of them."""
     result = run(gaussian(), "parameters", 60, SMALL, 499, k=100)
-    monkeypatch.setattr("assay.nulls.exchange.ROOM", 1)
+    monkeypatch.setattr("assay.classifiers.ridge.BLOCK", 1)
     small = run(gaussian(), "parameters", 60, SMALL, 499, k=100)
     np.testing.assert_allclose(small.null, result.null, rtol=1e-3)
     assert small.pvalue == pytest.approx(result.pvalue, abs=0.01)
@@ -138,11 +165,6 @@ def test_the_order_of_rows_does_not_matter(gaussian):
         lc2st(c, SMALL, Exchange(19))(draws) for c in (calibration, calibration.subset(order))
     )
     np.testing.assert_array_equal(first.null, second.null)
-
-
-def test_it_refuses_copies_that_share_nothing(gaussian):
-    with pytest.raises(ValueError, match=r"null: expected Exchange\(n\).*closed form"):
-        lc2st(gaussian().latents(50), Ridge(), KnownBase(9))
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -178,7 +200,7 @@ def test_singular_covariances(gaussian):
     assert 0.05 < result.pvalue < 1
 
 
-def test_an_x_that_tells_nothing(gaussian):
+def test_an_x_without_information(gaussian):
     calibration = gaussian(shift=1.0).calibration(500)
     blind = assay.Calibration(calibration.theta, torch.ones(500, 2), calibration.theta_q)
     result = lc2st(blind, Ridge(), Exchange(99))(

@@ -273,7 +273,7 @@ class TestWhatIsDifferent:
         parts = test._folds(whole)
         truths, labels, _ = whole.rows(1)
         assert labels.shape == (200, 2)
-        kept = [part.rows(1).theta for part in parts]
+        kept = [part.rows(1)[0] for part in parts]
         assert {tuple(row) for part in kept for row in part.tolist()} == {
             tuple(row) for row in truths.tolist()
         }

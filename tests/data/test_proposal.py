@@ -10,7 +10,6 @@ from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
 import assay
 from assay import MLP, Exchange, LocalExchange, Ridge, lc2st
 from assay._support.random import stream
-from assay.classifiers import QDA
 from assay.classifiers.features import Joint
 from assay.data.proposal import (
     Around,
@@ -21,6 +20,7 @@ from assay.data.proposal import (
     zoom,
 )
 from assay.neighbourhood import Nearest
+from experiments.discriminant import QDA
 from experiments.tasks import ConjugateGaussian
 from experiments.tasks.priors import Box
 

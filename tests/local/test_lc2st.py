@@ -1,14 +1,20 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 import torch
+from sklearn.metrics import log_loss, roc_auc_score
 
 import assay
-from assay import MLP, Exchange, FreePermutation, KnownBase, Ridge, lc2st
+from assay import MLP, Exchange, FreePermutation, KnownBase, LocalExchange, Nearest, Ridge, lc2st
+from assay._support.random import stream
 from assay.c2st import acc0
 from assay.classifiers.base import Classifier
-from assay.local.lc2st import mse0
-from assay.nulls.exchange import LabelCopies
+from assay.local.lc2st import Quality, mse0
+from assay.nulls import LabelCopies
+from experiments.discriminant import QDA
 from tests.conftest import FunctionScores
 
 X_O = torch.tensor([0.5, -0.5])
@@ -73,7 +79,7 @@ def test_against_the_bayes_classifier(gaussian, space):
 
 
 class Bayes(Classifier):
-    """A classifier that is told the answer: d* for the data, 1/2 for the nulls."""
+    """A classifier that knows the answer: d* for the data, 1/2 for the nulls."""
 
     def __init__(self, posterior):
         self.posterior = posterior
@@ -200,7 +206,7 @@ def test_defaults_by_space(gaussian):
     assert lc2st(calibration.to_latent(gaussian()), TINY).null == KnownBase(199)
 
 
-def test_the_result_says_how_it_was_made(gaussian):
+def test_settings_and_hypothesis_of_a_result(gaussian):
     result = lc2st(gaussian().calibration(60, k=2), TINY, Exchange(9))(gaussian().draws(X_O))
     assert result.hypothesis == "q(theta | x) = p(theta | x) at almost every x, tested at x_o"
     assert "at x_o would occur with probability" in result.sentence
@@ -352,3 +358,166 @@ def test_a_base_of_another_kind_is_the_same_over_threads():
     found = [lc2st(calibration, TINY, KnownBase(19))(assay.Draws(x[0])).null for _ in range(4)]
     for again in found[1:]:
         np.testing.assert_array_equal(found[0], again)
+
+
+class TestKeptNulls:
+    """Nulls of a known base are those of x, the base, the classifier and the seed."""
+
+    X_O = assay.Draws(torch.ones(2), n=100)
+
+    def same(self, one, two):
+        for name in ("statistic", "null", "probabilities", "null_probabilities"):
+            np.testing.assert_array_equal(
+                getattr(one(self.X_O), name), getattr(two(self.X_O), name)
+            )
+
+    def fitted(self, monkeypatch):
+        """The numbers of copies that are fitted from now on."""
+        counts, fit = [], MLP.fit
+
+        def counted(classifier, copies, seed):
+            counts.append(len(copies))
+            return fit(classifier, copies, seed)
+
+        monkeypatch.setattr(MLP, "fit", counted)
+        return counts
+
+    def test_another_flow_of_the_same_task(self, gaussian, monkeypatch):
+        """Bit for bit what a test that fits everything says, for the price of one fit."""
+        test = lc2st(gaussian().latents(60), TINY, KnownBase(9), seed=3)
+        wide, shifted = gaussian(width=2.0).latents(60), gaussian(shift=1.0).latents(60)
+        counts = self.fitted(monkeypatch)
+        kept = test.refit_on(wide)
+        twice = kept.refit_on(shifted)
+        assert counts == [1, 1]
+        self.same(kept, lc2st(wide, TINY, KnownBase(9), seed=3))
+        self.same(twice, lc2st(shifted, TINY, KnownBase(9), seed=3))
+        assert kept.settings == lc2st(wide, TINY, KnownBase(9), seed=3).settings
+
+    def test_the_order_of_rows_does_not_matter(self, gaussian, monkeypatch):
+        test = lc2st(gaussian().latents(60), TINY, KnownBase(9))
+        wide = gaussian(width=2.0).latents(60)
+        counts = self.fitted(monkeypatch)
+        order = torch.randperm(60, generator=stream(0, "order"))
+        self.same(test.refit_on(wide), test.refit_on(wide.subset(order)))
+        assert counts == [1, 1]
+
+    def test_other_observations_are_fitted_anew(self, gaussian, monkeypatch):
+        test = lc2st(gaussian().latents(60), TINY, KnownBase(9), seed=3)
+        for other in (gaussian().latents(60, seed=1), gaussian().latents(50)):
+            counts = self.fitted(monkeypatch)
+            again = test.refit_on(other)
+            assert counts == [10]
+            self.same(again, lc2st(other, TINY, KnownBase(9), seed=3))
+            assert not np.array_equal(again(self.X_O).null, test(self.X_O).null)
+            monkeypatch.undo()
+
+    def test_another_base_is_fitted_anew(self, gaussian, monkeypatch):
+        latents = gaussian().latents(60)
+        wide = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 3.0), 1)
+        other = assay.Calibration.from_base(3 * latents.theta, latents.x, wide)
+        test = lc2st(latents, TINY, KnownBase(9))
+        counts = self.fitted(monkeypatch)
+        again = test.refit_on(other)
+        assert counts == [10]
+        self.same(again, lc2st(other, TINY, KnownBase(9)))
+        assert not np.array_equal(again(self.X_O).null, test(self.X_O).null)
+
+    def test_another_seed_or_number_is_fitted_anew(self, gaussian):
+        wide = gaussian(width=2.0).latents(60)
+        test = lc2st(gaussian().latents(60), TINY, KnownBase(9))
+        reseeded, fewer = replace(test, seed=4), replace(test, null=KnownBase(5))
+        for changed in (reseeded, fewer):
+            with pytest.raises(ValueError, match="got a changed recipe"):
+                changed(self.X_O)
+        self.same(reseeded.refit_on(wide), lc2st(wide, TINY, KnownBase(9), seed=4))
+        self.same(fewer.refit_on(wide), lc2st(wide, TINY, KnownBase(5)))
+
+    @pytest.mark.parametrize("null", [Exchange(5), LocalExchange(5, Nearest(0.5))])
+    def test_nulls_that_depend_on_q_are_fitted_anew(self, gaussian, null):
+        test = lc2st(gaussian().latents(60), TINY, null)
+        wide = gaussian(width=2.0).latents(60)
+        self.same(test.refit_on(wide), lc2st(wide, TINY, null))
+
+    def test_parameters_need_another_null(self, gaussian):
+        test = lc2st(gaussian().latents(60), TINY, KnownBase(9))
+        with pytest.raises(ValueError, match="null: expected a calibration in latent space"):
+            test.refit_on(gaussian().calibration(60))
+
+    def test_of_a_test_that_was_saved(self, gaussian, tmp_path, monkeypatch):
+        test = lc2st(gaussian().latents(60), TINY, KnownBase(9), seed=3)
+        wide, other = gaussian(width=2.0).latents(60), gaussian().latents(60, seed=1)
+        assay.save(test, tmp_path / "test")
+        assay.save(test.refit_on(wide), tmp_path / "kept")
+        loaded, kept = (assay.load(tmp_path / name) for name in ("test", "kept"))
+        self.same(kept, test.refit_on(wide))
+        counts = self.fitted(monkeypatch)
+        self.same(loaded.refit_on(wide), test.refit_on(wide))
+        self.same(kept.refit_on(gaussian().latents(60)), test)
+        assert counts == [1, 1, 1]
+        self.same(loaded.refit_on(other), lc2st(other, TINY, KnownBase(9), seed=3))
+
+
+class Spy(Classifier):
+    """A classifier that remembers what it was trained on and asked for; it scores by theta."""
+
+    def __init__(self):
+        self.trained, self.asked = [], []
+
+    def fit(self, copies, seed):
+        self.trained.append({tuple(row) for row in copies.members.flatten(0, 1).tolist()})
+
+        def scores(theta, x):
+            self.asked.append({tuple(row) for row in theta.flatten(0, 1).tolist()})
+            return theta[..., 0].sigmoid()[:, None]
+
+        return FunctionScores(scores)
+
+
+class TestQuality:
+    """Probabilities at sets that the classifier was not trained on."""
+
+    @pytest.mark.parametrize("folds", [2, 5])
+    def test_every_set_is_held_out_once_and_never_trained_on(self, gaussian, folds):
+        calibration, spy = gaussian().calibration(60, k=3), Spy()
+        found = assay.lc2st(calibration, spy, 1).quality(folds)
+        spy.trained.pop(0)  # with which the test itself was fitted
+        assert len(spy.trained) == folds
+        for trained, asked in zip(spy.trained, spy.asked, strict=True):
+            assert not trained & asked
+            assert len(trained | asked) == 60 * 4
+        assert len(set.union(*spy.asked)) == 60 * 4
+        # The true parameters, each once, and one draw of q at the same x.
+        given = calibration.theta[:, 0].sigmoid()
+        np.testing.assert_allclose(np.sort(found.truths), given.sort().values)
+        assert len(found.draws) == 60
+        draws = torch.tensor(scipy.special.logit(found.draws.astype(float)))
+        distances = (draws[:, None] - calibration.theta_q[..., 0].flatten()).abs()
+        assert distances.min(1).values.max() < 1e-4
+
+    def test_numbers_against_scikit_learn(self):
+        rng = np.random.default_rng(0)
+        found = Quality(truths=rng.beta(2, 1, 300).round(2), draws=rng.beta(1, 2, 300).round(2))
+        labels, d = np.repeat([1, 0], 300), np.concatenate([found.truths, found.draws])
+        assert found.auc == pytest.approx(roc_auc_score(labels, d))
+        assert found.log_loss == pytest.approx(log_loss(labels, d.clip(1e-6, 1 - 1e-6)))
+        assert found.learned
+
+    def test_reliability_of_probabilities_that_are_right(self):
+        """With densities 2 d of true parameters and 2 (1 - d) of draws, a share d are true."""
+        rng = np.random.default_rng(0)
+        found = Quality(truths=rng.beta(2, 1, 20_000), draws=rng.beta(1, 2, 20_000))
+        predicted, observed, lower, upper = found.reliability()
+        np.testing.assert_allclose(predicted, np.arange(0.05, 1, 0.1), atol=0.01)
+        np.testing.assert_allclose(observed, predicted, atol=0.03)
+        assert ((lower < observed) & (observed < upper)).all()
+
+    def test_a_classifier_has_learned_where_q_is_wrong(self, gaussian):
+        right, wrong = (
+            assay.lc2st(gaussian(width=width).calibration(300), QDA(), 9).quality()
+            for width in (1.0, 2.0)
+        )
+        assert not right.learned
+        assert right.auc == pytest.approx(0.5, abs=0.1)
+        assert wrong.learned
+        assert wrong.auc > 0.6

@@ -23,9 +23,8 @@ from assay.average.coverage import CoverageResult, TARPResult
 from assay.average.sbc import SBCResult
 from assay.average.uniform import Cells, chi_square, compare, tails
 from assay.check import Check
-from assay.local.lc2st import LC2STResult
+from assay.local.lc2st import LC2STResult, Quality
 from assay.local.pit import LPITResult
-from assay.local.quality import Quality
 from assay.local.score import ScoreResult
 from assay.results import Holm
 from assay.verdict import Surroundings

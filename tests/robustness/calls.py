@@ -18,7 +18,7 @@ from sklearn.naive_bayes import GaussianNB
 import assay
 from assay.average.ranks import Values
 from assay.average.uniform import UniformRanks
-from assay.classifiers.features import Conditional, Fourier, Hermite, Joint
+from assay.classifiers.features import Conditional, Joint
 from assay.data.posterior import StandardNormal
 from assay.data.proposal import Around, Model
 from assay.local.levels import Levels
@@ -430,8 +430,7 @@ CALLS = [
     call("LocalExchange", "n", near=of(assay.Nearest(), OBJECT)),
     call("UniformRanks", "n", UniformRanks),
     call("Exchange.copies", "calibration seed", lambda **given: assay.Exchange(9).copies(**given)),
-    call("Hermite", "", Hermite, order=of(2, COUNT), most=of(100, AT_MOST)),
-    *(call(kind.__name__, "n", kind) for kind in (Fourier, Conditional, Joint)),
+    *(call(kind.__name__, "n", kind) for kind in (Conditional, Joint)),
     call(
         "MLP",
         "",

@@ -1,12 +1,10 @@
 """What a classifier and its scores are: the contract between nulls, classifiers and tests.
 
-A classifier turns copies into scores, all at once, and must treat all copies alike, so that a
-statistic of its scores is one and the same function of each. A classifier of one's own implements
-``fit``; everything else has a default.
+A classifier of one's own implements ``fit``; everything else has a default.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -16,15 +14,14 @@ from torch import Tensor
 
 from .._support.inputs import check_kind
 from .._support.regression import RobustScale
-from ..nulls.copies import Copies
-from ..nulls.exchange import Exchange, GlobalNull
+from ..nulls import Copies, GlobalNull
 
 # Statistics (o, H + 1) of scores (o, H + 1, s).
 Statistics = Callable[[Tensor], np.ndarray]
 
 
 class Scores(ABC):
-    """A fitted classifier: H + 1 functions of (theta, x), the first of which saw the data."""
+    """A fitted classifier: H + 1 functions of (theta, x), the first fitted to the data."""
 
     # Whether the scores consist of several views, whose statistics a test combines.
     several: ClassVar[bool] = False
@@ -33,24 +30,20 @@ class Scores(ABC):
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and features of x (o, d)."""
 
-    def views(self, theta: Tensor, x: Tensor) -> Iterator[Tensor]:
-        """Scores (o, H + 1, s) of each of the classifiers that these consist of.
+    def statistics(self, statistic: Statistics, theta: Tensor, x: Tensor) -> list[np.ndarray]:
+        """Statistics (o, H + 1) of every view.
 
-        A view may go beyond 0 and 1, as least squares do: a statistic sees it as it is, since far
+        A view may go beyond 0 and 1, as least squares do: a statistic gets it as it is, since far
         beyond is further evidence.
         """
-        yield self(theta, x)
-
-    def statistics(self, statistic: Statistics, theta: Tensor, x: Tensor) -> list[np.ndarray]:
-        """Statistics (o, H + 1) of every view."""
-        return [statistic(view) for view in self.views(theta, x)]
+        return [statistic(self(theta, x))]
 
 
 class Classifier(ABC):
     """A recipe that turns copies into scores.
 
-    It must be a deterministic function of a copy and the seed, the same for every copy; any
-    preprocessing may look at members and x, but not at who plays the truth.
+    It must be a deterministic function of a copy and the seed, the same for every copy;
+    preprocessing may depend on members and x, but not on labels.
 
     Example:
         A classifier of one's own, least squares on products of one theta and one x:
@@ -92,12 +85,6 @@ class Classifier(ABC):
         return Joined(data, self.fit(copies[1:], seed))
 
 
-class ClosedForm(Classifier):
-    """A classifier in closed form, whose null copies cost next to nothing in either space."""
-
-    null: ClassVar[GlobalNull | None] = Exchange(999)
-
-
 def as_classifier(classifier: Any, default: Classifier) -> Classifier:
     """A classifier as it is, the default one if None, or refuses."""
     classifier = default if classifier is None else classifier
@@ -107,14 +94,15 @@ def as_classifier(classifier: Any, default: Classifier) -> Classifier:
 
 @dataclass(frozen=True, eq=False)
 class Joined(Scores):
-    """Scores of two groups of copies, one behind the other."""
+    """Scores of some copies, and behind them those of others but for the first few."""
 
     first: Scores
     second: Scores
+    skip: int = 0  # copies of the second that are left out
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
-        return torch.cat([self.first(theta, x), self.second(theta, x)], 1)
+        return torch.cat([self.first(theta, x), self.second(theta, x)[:, self.skip :]], 1)
 
 
 # Members beyond this many scales are moved to it, so that one wild latent cannot end training.

@@ -22,24 +22,18 @@ from .._support.inputs import ALL, MOST_SQUARED, check_count, check_number, cpu
 from .._support.parallel import spread_over
 from .._support.progress import progress
 from .._support.random import seed_of, stream
-from ..nulls.copies import Copies
+from ..nulls import Copies
 from .base import Classifier, Scaling, Scores
 
-# Layers of a network, at most.
 MOST_LAYERS = 100
 # Bytes that one chunk of copies may keep busy: a share of a processor's cache, or of a GPU.
-CPU_BYTES = 20 * 2**20
-GPU_BYTES = 4 * 2**30
+CPU_BYTES, GPU_BYTES = 20 * 2**20, 4 * 2**30
 # A product rounds differently if it is the only one of its batch, or if its matrices do not begin
 # at multiples of 64 bytes; so there are always two, and all widths but the last are padded.
-FEWEST_COPIES = 2
-GRID = 16
-# How much AdamW keeps of its running means of slopes and of their squares.
-FIRST, SECOND = 0.9, 0.999
-# Threads of Python that train chunks of copies, at most.
-WORKERS = 4
-# Batches whose inputs are made at a time, and those that a GPU replays.
-BLOCK, GPU_BLOCK = 8, 64
+FEWEST_COPIES, GRID = 2, 16
+FIRST, SECOND = 0.9, 0.999  # how much AdamW keeps of its means of gradients and of their squares
+WORKERS = 4  # threads of Python that train chunks of copies, at most
+BLOCK, GPU_BLOCK = 8, 64  # batches whose inputs are made at a time, and those that a GPU replays
 
 
 @dataclass(frozen=True)
@@ -92,8 +86,8 @@ class MLP(Classifier):
         seeds = [seed_of(stream(seed, "member", j)) for j in range(self.members)]
         total = len(copies) * self.members * self.epochs
         with progress(desc="training", total=total, unit="epoch") as bar:
-            trained = _trained(self, copies, scaling, seeds, bar)
-        weights = torch.cat(trained).reshape(self.members, len(copies), -1)
+            chunks = _train_chunks(self, copies, scaling, seeds, bar)
+        weights = torch.cat(chunks).reshape(self.members, len(copies), -1)
         if not weights.isfinite().all():
             raise ValueError(
                 f"rate: expected one at which training converges; got {self.rate}, at which "
@@ -125,20 +119,16 @@ class Networks(Scores):
 
     def at_rows(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (H + 1, s) at rows of theta (s, m) and x (s, d)."""
-        inputs = _inputs(self.scaling.theta(theta), self.scaling.x(x), self.widths[0])
-        return self._at(inputs[None])
-
-    def _at(self, inputs: Tensor) -> Tensor:
-        """Probabilities (H + 1, s) at inputs (1, s, m + d), averaged over the members."""
+        inputs = _inputs(self.scaling.theta(theta), self.scaling.x(x), self.widths[0])[None]
         size = max(FEWEST_COPIES, CPU_BYTES // (4 * inputs.shape[1] * max(self.widths)))
         means = []
         for part in self.weights.split(size, 1):
             logits = torch.stack([_logits(member, self.widths, inputs) for member in part])
-            means.append(_sigmoid(logits).mean(0))
+            means.append(_sigmoid(logits).mean(0))  # over the networks of an ensemble
         return torch.cat(means)
 
 
-def _trained(
+def _train_chunks(
     recipe: MLP, copies: Copies, scaling: Scaling, seeds: list[int], bar: Any
 ) -> list[Tensor]:
     """Weights (c, p) of chunks of copies, one member after the other."""
@@ -166,15 +156,18 @@ def _trained(
 
 def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: Any) -> Tensor:
     """Trains one member of a chunk of copies; returns its weights (c, p)."""
-    x = scaling.x(copies.x)
+    x, widths = scaling.x(copies.x), recipe._widths(scaling)
     sets = recipe._sets(len(x))
     batches = len(x) // sets
-    widths = recipe._widths(scaling)
     initial = _initial((scaling.width, *recipe.hidden, 1), widths, seed).to(x.device)
     stack = _Stack(initial, widths, len(copies), sets * copies.size)
     descent = (_Replayed if x.is_cuda else _Descent)(stack)
     scales = _scales(recipe, recipe.epochs * batches)
-    size = _even(batches, GPU_BLOCK) if x.is_cuda else BLOCK
+    # Both classes weigh the same in each batch.
+    share = 0.5 * (1 + copies.odds) / stack.rows
+    class1, class0 = x.new_tensor([share, share / copies.odds])
+    # On a GPU, blocks that are about equally long.
+    size = -(-batches // -(-batches // GPU_BLOCK)) if x.is_cuda else BLOCK
     done = 0
     for epoch in range(recipe.epochs):
         order = cpu.randperm(len(x), generator=stream(seed, "order", epoch)).to(x.device)
@@ -182,41 +175,36 @@ def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: Any) -
             members, labels = copies.batch(block, epoch)
             context = x[block][:, None].expand(*members.shape[:3], -1)
             inputs = _inputs(scaling.theta(members), context, widths[0]).flatten(1, 2)
-            inputs, truths, weights = _weighed(inputs, labels, copies.odds, stack.rows)
-            steps = len(block) // sets
-            descent(inputs, truths, weights, scales[done : done + steps])
+            labels, steps = labels.flatten(1), len(block) // sets
+            weights = torch.where(labels, class1, class0)
+            descent(inputs, labels.to(inputs), weights, scales[done : done + steps])
             done += steps
         bar.update(len(copies))
     return stack.weights[: len(copies)].clone()
 
 
-def _even(batches: int, most: int) -> int:
-    """The size of blocks of batches that are about equally long, and at most so long."""
-    return -(-batches // -(-batches // most))
-
-
 class _Descent:
     """Steps of AdamW (Loshchilov and Hutter 2019) over blocks of batches.
 
-    In a few lines here, since :class:`torch.optim.AdamW` loads torch's compiler, for seconds.
+    Written out here, since :class:`torch.optim.AdamW` loads torch's compiler, for seconds.
     """
 
     def __init__(self, stack: "_Stack") -> None:
         self.stack = stack
         self.first, self.second = torch.zeros_like(stack.flat), torch.zeros_like(stack.flat)
-        self.room = torch.empty_like(stack.flat)
+        self.scratch = torch.empty_like(stack.flat)
 
     def __call__(self, inputs: Tensor, labels: Tensor, weights: Tensor, scales: Tensor) -> None:
         """Takes a step for each of the scales (t, 3), with a part of the rows each."""
         parts = (part.split(self.stack.rows, 1) for part in (inputs, labels, weights))
         for *batch, (kept, rate, root) in zip(*parts, scales, strict=True):
             self.stack.descend(*batch)
-            slope = self.stack.slope
-            self.first.lerp_(slope, 1 - FIRST)
-            self.second.mul_(SECOND).addcmul_(slope, slope, value=1 - SECOND)
-            torch.sqrt(self.second, out=self.room).mul_(root).add_(1e-8)
-            torch.div(self.first, self.room, out=self.room).mul_(rate)
-            self.stack.flat.mul_(kept).sub_(self.room)
+            gradient = self.stack.gradient
+            self.first.lerp_(gradient, 1 - FIRST)
+            self.second.mul_(SECOND).addcmul_(gradient, gradient, value=1 - SECOND)
+            torch.sqrt(self.second, out=self.scratch).mul_(root).add_(1e-8)
+            torch.div(self.first, self.scratch, out=self.scratch).mul_(rate)
+            self.stack.flat.mul_(kept).sub_(self.scratch)
 
 
 class _Replayed(_Descent):
@@ -233,7 +221,7 @@ class _Replayed(_Descent):
         given = inputs, labels, weights, scales.to(inputs.device)
         if self.graph is None and self.begun:
             self._record(*given)
-        # The first block allocates what the recording shall find; the last of a pass is shorter.
+        # The first block allocates what the recording needs; the last of a pass is shorter.
         self.begun = True
         if [part.shape for part in given] != [part.shape for part in self.held]:
             super().__call__(*given)
@@ -250,7 +238,7 @@ class _Replayed(_Descent):
 
 
 def _scales(recipe: MLP, steps: int) -> Tensor:
-    """What is kept of weights, the rate, and the scale of slopes, with shape (steps, 3)."""
+    """What is kept of weights, the rate, and the scale of gradients, with shape (steps, 3)."""
     table = [
         (1 - r * recipe.decay, r / (1 - FIRST**t), (1 - SECOND**t) ** -0.5)
         for t, r in enumerate((recipe.rate * rate for rate in _cycle(steps)), 1)
@@ -266,16 +254,6 @@ def _cycle(steps: int) -> list[float]:
     return up + [0.5 * (1 + math.cos(math.pi * i / down)) for i in range(down)]
 
 
-def _weighed(
-    inputs: Tensor, labels: Tensor, odds: float, rows: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs, labels and loss weights of a block; both classes weigh the same in each batch."""
-    share = 0.5 * (1 + odds) / rows
-    labels = labels.flatten(1)
-    truth, draw = inputs.new_tensor([share, share / odds])
-    return inputs, labels.to(inputs), torch.where(labels, truth, draw)
-
-
 class _Stack:
     """Networks of one shape and their gradients, in buffers that are made once.
 
@@ -288,50 +266,46 @@ class _Stack:
         tensors = _tensors(initial.expand(copies, -1), widths)
         # All weights in one tensor, layer after layer, so that each is contiguous.
         self.flat = torch.cat([tensor.flatten() for tensor in tensors])
-        self.slope = torch.empty_like(self.flat)
-        shapes = [tensor.shape for tensor in tensors]
-        self.layers = _pairs(_blocks(self.flat, shapes))
-        self.gradients = _pairs(_blocks(self.slope, shapes))
+        self.gradient = torch.empty_like(self.flat)
+        sizes, shapes = [t.numel() for t in tensors], [t.shape for t in tensors]
+        self.layers, self.gradients = (
+            _pairs([part.view(s) for part, s in zip(flat.split(sizes), shapes, strict=True)])
+            for flat in (self.flat, self.gradient)
+        )
         self.rows = rows
         self.hidden = [initial.new_empty(copies, rows, width) for width in widths[1:-1]]
         self.scratch = initial.new_empty(copies * rows * max(widths[1:-1]))
 
     @property
     def weights(self) -> Tensor:
-        """All weights, with shape (c, p)."""
+        """The weights (c, p) of all copies."""
         return torch.cat([tensor.flatten(1) for layer in self.layers for tensor in layer], 1)
 
     def descend(self, inputs: Tensor, labels: Tensor, weights: Tensor) -> None:
         """Writes the gradient of the loss of one batch.
 
-        It takes inputs (c, b, in), labels (c, b), one for a truth and zero for q, and weights of
+        It takes inputs (c, b, in), labels (c, b), one for class 1 and zero for q, and weights of
         the rows in the loss (c, b); with 1 in place of c where they are shared.
         """
-        inputs = inputs.expand(len(self.hidden[0]), -1, -1)
-        logits = self._forward(inputs)
-        self._backward(inputs, _sigmoid(logits).sub_(labels).mul_(weights))
-
-    def _forward(self, inputs: Tensor) -> Tensor:
-        h = inputs
+        h = inputs = inputs.expand(len(self.hidden[0]), -1, -1)
         for (weight, bias), out in zip(self.layers[:-1], self.hidden, strict=True):
             h = torch.baddbmm(bias, h, weight, out=out).relu_()
-        return _output(h, *self.layers[-1], self._like(h))
+        logits = _output(h, *self.layers[-1], self._like(h))
+        self._backward(inputs, _sigmoid(logits).sub_(labels).mul_(weights))
 
     def _backward(self, inputs: Tensor, slope: Tensor) -> None:
         """Writes the gradient, given the slope (c, b) of the loss in the logits.
 
         A hidden layer's buffer takes the slope in its inputs once its values are used up.
         """
-        top = self.hidden[-1]
-        weight, bias = self.gradients[-1]
+        top, (weight, bias) = self.hidden[-1], self.gradients[-1]
         product = torch.mul(top, slope[..., None], out=self._like(top))
         torch.sum(product, 1, out=weight[..., 0])
         torch.sum(slope, 1, keepdim=True, out=bias[..., 0])
         above = torch.mul(slope[..., None], self.layers[-1][0].mT, out=product)
         for i in reversed(range(len(self.hidden))):
-            here = self.hidden[i]
+            here, (weight, bias) = self.hidden[i], self.gradients[i]
             g = torch.ops.aten.threshold_backward.grad_input(above, here, 0, grad_input=here)
-            weight, bias = self.gradients[i]
             torch.bmm((self.hidden[i - 1] if i else inputs).mT, g, out=weight)
             torch.sum(g, 1, keepdim=True, out=bias)
             if i:
@@ -380,12 +354,6 @@ def _tensors(weights: Tensor, widths: tuple[int, ...]) -> list[Tensor]:
     shapes = [s for i, o in pairwise(widths) for s in ((i, o), (1, o))]
     parts = weights.split([rows * columns for rows, columns in shapes], 1)
     return [part.unflatten(1, shape) for part, shape in zip(parts, shapes, strict=True)]
-
-
-def _blocks(flat: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
-    """Views of consecutive parts of a flat tensor."""
-    parts = flat.split([shape.numel() for shape in shapes])
-    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _pairs(tensors: list[Tensor]) -> list[tuple[Tensor, Tensor]]:

@@ -1,26 +1,26 @@
 r"""Least squares in closed form: all nulls for about the price of one.
 
 With features :math:`\phi(\theta, x)` of pooled covariance G and the contrast :math:`\delta_h` of
-a copy (mean of the truths less mean of class 0 at the same x), the least-squares fit of the labels
-at even odds is
+a copy (mean of class 1 less mean of class 0 at the same x), the least-squares fit of the labels at
+even odds is
 
 .. math:: d_h(\theta, x_o) - \tfrac{1}{2} = \tfrac{1}{4}
     (\phi(\theta, x_o) - \bar\phi)^T (G + \lambda I)^{-1} \delta_h .
 
 Only :math:`\delta_h` differs between copies, and one eigendecomposition of G serves all penalties
-:math:`\lambda`. What a fit says of x alone is noise, to first order, since :math:`E_q[p / q] = 1`:
-with the mean of :math:`\phi` over draws of q at x_o for :math:`\bar\phi`, the statistic
-:func:`~assay.local.lc2st.mse0` is a quadratic form in :math:`\delta_h` with the
-covariance of the features under :math:`q(\cdot \mid x_o)`. A q far from the truth, whose draws are
-all alike to the classifier, shows only with the mean over all members; both are asked.
+:math:`\lambda`. What a fit depends on through x alone is noise, to first order, since
+:math:`E_q[p / q] = 1`: with the mean over draws of q at x_o for :math:`\bar\phi`, the statistic
+:func:`~assay.local.lc2st.mse0` is a quadratic form in :math:`\delta_h`. A q so far off that its
+draws are all alike to the classifier shows only with the mean over all members; both are used.
 
-Several banks and penalties are views of the same data; a test asks each and combines them, for
-the nulls as for the data, so that nothing is tuned on real labels alone. The probabilities that
-are shown are those of the view with the least estimated risk, chosen for each copy on its own.
+Each bank and penalty is a view of the same data; a test combines the views, for nulls as for the
+data, so that nothing is tuned on real labels alone. Probabilities are those of the view with the
+least estimated risk, chosen for each copy on its own.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -29,16 +29,17 @@ from torch import Tensor
 
 from .._support.inputs import check_kind, check_numbers
 from .._support.parallel import one_thread, spread_over
-from ..nulls.copies import Copies, Feature, Sums
-from ..nulls.exchange import LabelCopies
-from .base import ClosedForm, Scaling, Scores, Statistics
-from .features import Bank, Conditional, Frame, Joint, Pooled, Whitened, Within
+from ..nulls import Copies, Exchange, GlobalNull, GroupShifts, LabelCopies
+from .base import Classifier, Scaling, Scores, Statistics
+from .features import Conditional, Frame, Joint, JointFeature, Pooled, Within
 
 BANDWIDTHS = (0.5, 1.0, 2.0)
+MOST_MEMBERS = 8  # of a set, in random order, from which a covariance is taken
+BLOCK = 2**22  # numbers in the largest table of features
 
 
 @dataclass(frozen=True)
-class Ridge(ClosedForm):
+class Ridge(Classifier):
     """Ridge regression of the labels on banks of features, for all copies in closed form.
 
     Args:
@@ -53,8 +54,9 @@ class Ridge(ClosedForm):
         (0.1,)
     """
 
-    features: tuple[Bank, ...] | None = None
+    features: tuple[Joint, ...] | None = None
     penalties: tuple[float, ...] = (1e-3, 1e-2, 1e-1)
+    null: ClassVar[GlobalNull | None] = Exchange(999)
 
     def __post_init__(self) -> None:
         if self.features is not None:
@@ -62,7 +64,7 @@ class Ridge(ClosedForm):
             if not given:
                 raise ValueError("features: expected at least one bank; got none.")
             for bank in given:
-                check_kind("features", bank, "a bank such as Joint()", "fit")
+                check_kind("features", bank, "a bank such as Joint()", Joint)
             object.__setattr__(self, "features", tuple(given))
         penalties = tuple(check_numbers("penalties", self.penalties))
         if not penalties:
@@ -71,32 +73,45 @@ class Ridge(ClosedForm):
 
     def fit(self, copies: Copies, seed: int) -> "Surfaces":
         """Fits all copies; nothing is left to chance."""
+        if not isinstance(copies, LabelCopies) or not isinstance(copies.labelling, GroupShifts):
+            raise ValueError(
+                "null: expected Exchange(n) for a classifier in closed form, whose copies have "
+                "the same members and one true parameter in every set; got copies of another "
+                "null, such as KnownBase(n) or FreePermutation(n)."
+            )
         scaling = Scaling.fit(copies)
-        banks = self.features or _default(copies, scaling)
-        workers = torch.get_num_threads() if copies.x.device.type == "cpu" else 1
-        with spread_over(workers) as apply:
-            maps = list(apply(lambda bank: bank.fit(copies, scaling), banks))
-        sums = copies.sums(maps)
-        with spread_over(workers) as apply:
-            penalties = [self.penalties] * len(maps)
-            return Surfaces(tuple(apply(_surface, maps, sums, penalties)))
+        banks = self.features or _default_banks(copies)
+
+        def surface(bank: Joint) -> Surface:
+            return _surface(bank.fit(copies, scaling), copies, self.penalties)
+
+        # One thread to each bank: how sums round does not depend on their number.
+        with spread_over(_workers(copies)) as apply:
+            return Surfaces(tuple(apply(surface, banks)))
 
     def refit(self, data: Scores, copies: Copies, near: Tensor, seed: int) -> Scores:
         """Fits copies from the data's fit: contrasts near x_o alone are summed again."""
         assert isinstance(data, Surfaces)
         assert isinstance(copies, LabelCopies)
-        features = [surface.feature for surface in data.surfaces]
-        sums = copies.subset(near.nonzero().flatten()).sums(features)
-        share = float(near.double().mean())
-        whole = data.moved(sums, share)
-        return LocalSurfaces(whole, whole.without(sums, share))
+        nearby, share = copies.subset(near.nonzero().flatten()), float(near.double().mean())
+
+        def refitted(surface: Surface) -> tuple[Surface, Surface]:
+            along = _moments(surface.feature, nearby)[2] @ surface.axes.double()
+            whole = surface.contrasts[:1] + share * (along - along[:1])
+            whole = whole.to(surface.contrasts)
+            rest = (whole - share * along).to(whole)
+            return replace(surface, contrasts=whole), replace(surface, contrasts=rest)
+
+        with spread_over(_workers(copies)) as apply:
+            whole, rest = zip(*apply(refitted, data.surfaces), strict=True)
+        return Surfaces(whole, without=Surfaces(rest))
 
 
 @dataclass(frozen=True, eq=False)
 class Surface:
     """Fits of one bank for all copies."""
 
-    feature: Feature
+    feature: JointFeature
     mean: Tensor  # of the features over all members, (p,)
     axes: Tensor  # eigenvectors of their covariance, (p, p)
     values: Tensor  # its eigenvalues, (p,)
@@ -112,17 +127,6 @@ class Surface:
     def weights(self, penalty: float) -> Tensor:
         """Weights (H + 1, p) along the eigenvectors."""
         return 0.25 * self.contrasts / (self.values + penalty * self.values.mean())
-
-    def moved(self, near: Sums, share: float) -> "Surface":
-        """The fit of copies that differ from the data in a share of the sets, with their sums."""
-        along = near.contrasts @ self.axes.double()
-        moved = self.contrasts[:1] + share * (along - along[:1])
-        return replace(self, contrasts=moved.to(self.contrasts))
-
-    def without(self, near: Sums, share: float) -> "Surface":
-        """The fit of the same copies without a share of the sets, with their sums."""
-        along = near.contrasts @ self.axes.double()
-        return replace(self, contrasts=(self.contrasts - share * along).to(self.contrasts))
 
     def risks(self, penalty: float) -> Tensor:
         r"""Estimated risks (H + 1,) of all copies, in the manner of Mallows.
@@ -142,11 +146,16 @@ class Surfaces(Scores):
     """Fits of several banks and penalties, each of which is a view of the same data."""
 
     surfaces: tuple[Surface, ...]
+    without: "Surfaces | None" = None  # local copies fitted without the sets near x_o
     several: ClassVar[bool] = True
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s), for each copy from the view of the least risk."""
-        pairs = [(surface, penalty) for surface in self._shown for penalty in surface.penalties]
+        # Coordinates within a set are left out: those of a true parameter among few draws are
+        # never far out, unlike those of the many draws at x_o.
+        comparable = [s for s in self.surfaces if s.feature.bank.frame.comparable]
+        surfaces = comparable or self.surfaces
+        pairs = [(surface, penalty) for surface in surfaces for penalty in surface.penalties]
         best = torch.stack([surface.risks(penalty) for surface, penalty in pairs]).argmin(0)
         probabilities = theta.new_empty(len(theta), len(best), theta.shape[1])
         for i, (surface, penalty) in enumerate(pairs):
@@ -156,30 +165,11 @@ class Surfaces(Scores):
                 probabilities[:, chosen] = (0.5 + fits).to(probabilities)
         return probabilities.clamp_(0, 1)
 
-    @property
-    def _shown(self) -> list[Surface]:
-        """Fits that mean the same for the many draws at x_o as for the sets they were fitted to.
-
-        Coordinates within a set do not: those of a truth among few draws are never far out.
-        """
-        comparable = [s for s in self.surfaces if s.feature.comparable]
-        return comparable or list(self.surfaces)
-
-    def moved(self, near: list[Sums], share: float) -> "Surfaces":
-        """Fits of copies that differ from the data in a share of the sets, with their sums."""
-        pairs = zip(self.surfaces, near, strict=True)
-        return Surfaces(tuple(surface.moved(sums, share) for surface, sums in pairs))
-
-    def without(self, near: list[Sums], share: float) -> "Surfaces":
-        """Fits of the same copies without a share of the sets, with their sums."""
-        pairs = zip(self.surfaces, near, strict=True)
-        return Surfaces(tuple(surface.without(sums, share) for surface, sums in pairs))
-
     def views(self, theta: Tensor, x: Tensor) -> Iterator[Tensor]:
         """Least-squares fits (o, H + 1, s) of every bank and penalty, not cut to [0, 1].
 
-        Less their mean over the draws; and as they are for the largest penalty, to see a q so far
-        off that all of its draws are alike.
+        Less their mean over the draws; and as they are for the largest penalty, for a q so far off
+        that all of its draws are alike.
         """
         for surface in self.surfaces:
             along = surface.along(theta, x)
@@ -188,27 +178,31 @@ class Surfaces(Scores):
             for penalty in surface.penalties:
                 yield 0.5 + surface.weights(penalty) @ centred.mT
 
-
-@dataclass(frozen=True, eq=False)
-class LocalSurfaces(Scores):
-    """Fits of copies that differ from the data near x_o."""
-
-    whole: Surfaces
-    without: Surfaces  # the same without the sets near x_o
-    several: ClassVar[bool] = True
-
-    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Class-1 probabilities (o, H + 1, s), for each copy from the view of the least risk."""
-        return self.whole(theta, x)
-
     def statistics(self, statistic: Statistics, theta: Tensor, x: Tensor) -> list[np.ndarray]:
-        """What the sets near x_o add to a statistic (o, H + 1), for every view."""
-        pairs = zip(self.whole.views(theta, x), self.without.views(theta, x), strict=True)
-        return [statistic(whole) - statistic(part) for whole, part in pairs]
+        """Statistics (o, H + 1) of every view; of local copies, what the sets near x_o add."""
+        values = [statistic(view) for view in self.views(theta, x)]
+        if self.without is None:
+            return values
+        rest = self.without.statistics(statistic, theta, x)
+        return [value - other for value, other in zip(values, rest, strict=True)]
 
 
-def _surface(feature: Feature, sums: Sums, penalties: tuple[float, ...]) -> Surface:
-    mean, covariance, contrasts, rows = sums
+def _workers(copies: Copies) -> int:
+    return torch.get_num_threads() if copies.x.device.type == "cpu" else 1
+
+
+def _default_banks(copies: LabelCopies) -> tuple[Joint, ...]:
+    frames: list[Frame] = [Pooled()]
+    # Without x all sets are alike, and other frames than that of the pool add nothing.
+    if copies.base is None and copies.x.shape[1]:
+        frames.append(Conditional())
+        if copies.odds >= copies.members.shape[2] + 2:
+            frames.append(Within())
+    return tuple(Joint(bandwidth=width, frame=frame) for frame in frames for width in BANDWIDTHS)
+
+
+def _surface(feature: JointFeature, copies: LabelCopies, penalties: tuple[float, ...]) -> Surface:
+    mean, covariance, contrasts = _moments(feature, copies)
     if not (covariance.isfinite().all() and contrasts.isfinite().all()):
         raise ValueError(
             "features: expected finite features; got NaN or infinity. Look for outliers in theta "
@@ -222,16 +216,36 @@ def _surface(feature: Feature, sums: Sums, penalties: tuple[float, ...]) -> Surf
             "features: expected some that vary over the calibration; got constants only. Is theta "
             "constant?"
         )
-    along = contrasts @ axes
-    mean, axes, values, along = (t.float() for t in (mean, axes, values, along))
+    mean, axes, values, along = (t.float() for t in (mean, axes, values, contrasts @ axes))
+    rows = copies.size * len(copies.x)
     return Surface(feature, mean, axes, values, along, rows, penalties)
 
 
-def _default(copies: Copies, scaling: Scaling) -> tuple[Bank, ...]:
-    frames: list[Frame] = [Pooled()]
-    # Without x all sets are alike, and no frame but that of the pool tells anything new.
-    if copies.base is None and copies.x.shape[1]:
-        frames.append(Conditional())
-        if copies.odds >= len(scaling.location) + 2:
-            frames.append(Within(Whitened()))
-    return tuple(Joint(bandwidth=width, frame=frame) for frame in frames for width in BANDWIDTHS)
+def _moments(feature: JointFeature, copies: LabelCopies) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean (p,) and covariance (p, p) of features, and contrasts (H + 1, p) of all copies.
+
+    In double precision, streamed over the sets.
+    """
+    n, r, _ = copies.members.shape
+    p, labelling = feature.bank.n, copies.labelling
+    assert isinstance(labelling, GroupShifts)
+    zeros = partial(copies.x.new_zeros, dtype=torch.float64)
+    group_sums = zeros(r, labelling.shifts.shape[1], p)
+    first, second, centre, rows = zeros(p), zeros(p, p), zeros(p), 0
+    for some in torch.arange(n, device=copies.x.device).split(max(16, BLOCK // (r * p))):
+        table = feature(copies.members[some], copies.x[some])
+        within = table - table.mean(1, keepdim=True)
+        group_sums += labelling.subset(some).group_sums(within)
+        members = table[:, :MOST_MEMBERS].flatten(0, 1)
+        # Around the first mean, so that rounding costs little.
+        centre = centre if rows else members.mean(0)
+        members = members - centre
+        first += members.sum(0)
+        second += members.mT @ members
+        rows += len(members)
+    mean = first / rows
+    # A member of class 1 less the mean of its set of k + 1 is the k-th part of k + 1 of its
+    # contrast; with a single draw of q, the contrast is the other way round.
+    scale = (1 if copies.truths == 1 else -1) * r / (r - 1) / n
+    contrasts = scale * labelling.copy_sums(group_sums, copies.which)
+    return centre + mean, second / rows - torch.outer(mean, mean), contrasts

@@ -12,22 +12,20 @@ from .._support.inputs import check_executor, check_kind
 from .._support.parallel import run_jobs
 from .._support.progress import progress
 from .._support.random import seed_of, stream
-from ..nulls.copies import Copies
+from ..nulls import Copies
 from .base import Classifier, Scores
 
 if TYPE_CHECKING:  # its import takes a second, which only those who use it wait for
     from sklearn.base import BaseEstimator
-
-Job = tuple["BaseEstimator", np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Sklearn(Classifier):
     """A scikit-learn classifier or pipeline with ``predict_proba``.
 
-    It sees the columns of theta (or latents) and of x side by side, unscaled; put a scaler into a
-    pipeline if it needs one. Where its `random_state` is None it is fixed, to the same number for
-    every copy, so that all copies are treated by the same function.
+    It is given the columns of theta (or latents) and of x side by side, unscaled; put a scaler
+    into a pipeline if it needs one. Where its `random_state` is None it is fixed, to the same
+    number for every copy, so that all copies are treated by the same function.
 
     Args:
         estimator: An instance; it is cloned, never fitted itself.
@@ -55,14 +53,13 @@ class Sklearn(Classifier):
         if copies.odds != 1 and any(value is not None for value in weights.values()):
             raise ValueError(
                 f"estimator: expected no class weights with {copies.odds:g} draws of q for each "
-                "truth, nor priors, since probabilities are brought to even odds here; got "
-                f"{weights}."
+                "true parameter, nor priors, since probabilities are brought to even odds here; "
+                f"got {weights}."
             )
         estimator = _seeded(self.estimator, seed)
-        jobs = ((estimator, *_table(copies, i)) for i in range(len(copies)))
+        jobs = ((estimator, *_table(copies, h)) for h in range(len(copies)))
         fits = run_jobs(self.executor, _fit, jobs)
-        bar = progress(fits, "training", total=len(copies), unit="fit")
-        fitted = dict(bar)
+        fitted = dict(progress(fits, "training", total=len(copies), unit="fit"))
         return Estimators(tuple(fitted[h] for h in range(len(copies))), copies.odds)
 
 
@@ -71,17 +68,17 @@ class Estimators(Scores):
     """Fitted estimators, one for each copy."""
 
     estimators: tuple[Any, ...]
-    odds: float  # rows of class 0 for each row of class 1 that they have seen
+    odds: float  # training rows of class 0 for each of class 1
 
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
         o, s, _ = theta.shape
         rows = torch.cat([theta, x[:, None].expand(-1, s, -1)], -1).flatten(0, 1).double().cpu()
-        # A copy for each: some change what they are given.
-        fits, table = self.estimators, rows.numpy()
-        seen = np.stack([fit.predict_proba(table.copy())[:, 1] for fit in fits])
+        # A copy of the rows for each: some estimators change what they are given.
+        table = rows.numpy()
+        d = np.stack([fit.predict_proba(table.copy())[:, 1] for fit in self.estimators])
         # From the odds of the training rows to even odds.
-        even = self.odds * seen / (self.odds * seen + 1 - seen)
+        even = self.odds * d / (self.odds * d + 1 - d)
         return torch.from_numpy(even).reshape(-1, o, s).swapaxes(0, 1).to(theta)
 
 
@@ -89,9 +86,9 @@ def _seeded(estimator: "BaseEstimator", seed: int) -> "BaseEstimator":
     from sklearn.base import clone
 
     state = seed_of(stream(seed, "random_state")) % 2**31
-    free = [name for name, value in estimator.get_params().items() if value is None]
-    states = [name for name in free if name.split("__")[-1] == "random_state"]
-    return clone(estimator).set_params(**dict.fromkeys(states, state))
+    given = estimator.get_params().items()
+    free = [k for k, v in given if v is None and k.split("__")[-1] == "random_state"]
+    return clone(estimator).set_params(**dict.fromkeys(free, state))
 
 
 def _table(copies: Copies, copy: int) -> tuple[np.ndarray, np.ndarray]:
@@ -99,9 +96,9 @@ def _table(copies: Copies, copy: int) -> tuple[np.ndarray, np.ndarray]:
     return torch.cat([theta, x], 1).double().cpu().numpy(), labels.long().cpu().numpy()
 
 
-def _fit(job: Job) -> "BaseEstimator":
+def _fit(job: tuple["BaseEstimator", np.ndarray, np.ndarray]) -> "BaseEstimator":
     from sklearn.base import clone
 
     estimator, table, labels = job
-    # Their own memory: rounding may depend on how arrays of others lie in it.
+    # In memory of its own: rounding may depend on where arrays begin.
     return clone(estimator).fit(table.copy(), labels.copy())

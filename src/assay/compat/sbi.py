@@ -35,7 +35,7 @@ from .._support.progress import progress, without_progress
 from .._support.random import isolated, seed_of, stream
 from ..classifiers.mlp import MLP, Networks
 from ..data.calibration import Calibration
-from ..nulls.exchange import BaseCopies, Exchange, KnownBase, LabelCopies
+from ..nulls import BaseCopies, Exchange, KnownBase, LabelCopies
 
 with extra("sbi", least="0.27"):
     from sbi.diagnostics import lc2st as theirs

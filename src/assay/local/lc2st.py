@@ -1,14 +1,14 @@
 r"""The local classifier two-sample test, in parameter space and in latent space.
 
-A classifier is trained to tell draws :math:`(\theta, x)` of the joint (class 1) from
+A classifier is trained to distinguish draws :math:`(\theta, x)` of the joint (class 1) from
 :math:`(\theta_q, x)` with :math:`\theta_q \sim q(\cdot \mid x)` (class 0). Its Bayes-optimal
 probability is
 
 .. math:: d^*(\theta, x) = \frac{p(\theta \mid x)}{p(\theta \mid x) + q(\theta \mid x)},
 
-which is 1/2 for every theta if and only if q is right at x. Evaluated at draws of q at an
-observation x_o it tells how far q is from the truth there, without any draw of the truth there.
-For a normalizing flow the same is done with the latents :math:`T^{-1}(\theta; x)` and the base.
+which is 1/2 for every theta if and only if q is right at x. At draws of q at an observation x_o it
+measures how far q is from the true posterior there, without any draw of the true posterior. For a
+normalizing flow the same is done with the latents :math:`T^{-1}(\theta; x)` and the base.
 
 Reference: Linhart, Gramfort and Rodrigues 2023, *L-C2ST: Local Diagnostics for Posterior
 Approximations in Simulation-Based Inference*, Algorithms 1 to 4.
@@ -23,21 +23,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._support.inputs import as_null, check_function, check_share, error_line, full_precision
-from .._support.random import Seed, seed_of
-from ..classifiers.base import Classifier, Scores, as_classifier
-from ..classifiers.mlp import MLP
-from ..data.calibration import (
-    Calibration,
-    Draws,
-    Latents,
-    ObservedDraws,
-    check_calibration,
+from .._support.inputs import (
+    as_null,
+    check_count,
+    check_function,
+    check_share,
+    cpu,
+    error_line,
+    full_precision,
 )
-from ..nulls.copies import Copies
-from ..nulls.exchange import (
+from .._support.random import Seed, seed_of, stream
+from ..classifiers.base import Classifier, Joined, Scores, as_classifier
+from ..classifiers.mlp import MLP
+from ..data.calibration import Calibration, Draws, Latents, check_calibration
+from ..nulls import (
+    Copies,
+    Exchange,
     GlobalNull,
     KnownBase,
+    LabelCopies,
     LocalExchange,
     Null,
     global_null,
@@ -45,18 +49,21 @@ from ..nulls.exchange import (
 from ..printing import number, probability
 from ..results import (
     Adjustment,
+    Frozen,
     GlobalMaxT,
     Holm,
     LocalResult,
     PPCurve,
+    clopper_pearson,
     combined,
     envelope,
     settings_of,
 )
-from .quality import Quality, held_out
 
 # Levels of PP-curves: densest at 1/2, where the curves of a nearly blind classifier rise.
 PP_LEVELS = 0.5 + 0.5 * np.linspace(-1, 1, 201) * np.abs(np.linspace(-1, 1, 201))
+# Bins of a reliability curve, the least probability in a logarithm, and sets scored at a time.
+BINS, LEAST, BLOCK = 10, 1e-6, 4096
 # A function of class probabilities (..., s) at draws of q, with values (...).
 Statistic = Callable[[np.ndarray], np.ndarray]
 
@@ -115,17 +122,17 @@ def lc2st(
     check_function("statistic", statistic, "a function such as mse0")
     seed = seed_of(seed)
     copies = _copies(calibration, classifier, null, seed)
-    # Nulls that depend on x_o are fitted when it is known.
-    later = null.where is not None
-    scores = classifier.fit(copies[:1] if later else copies, seed)
+    # Null copies that depend on x_o are fitted when it is known.
+    scores = classifier.fit(copies if null.where is None else copies[:1], seed)
     return LC2ST(calibration, classifier, null, statistic, seed, scores, (seed, null.n))
 
 
 def _copies(calibration: Calibration, classifier: Classifier, null: Null, seed: int) -> Copies:
     """The data, and its null copies, which differ everywhere."""
     default = global_null(calibration, classifier.null)
-    made = null.like(default) if isinstance(null, LocalExchange) else cast(GlobalNull, null)
-    return made.copies(calibration, seed)
+    if isinstance(null, LocalExchange):
+        return replace(default, n=null.n).copies(calibration, seed)
+    return cast(GlobalNull, null).copies(calibration, seed)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -133,12 +140,12 @@ class LC2STResult(LocalResult):
     """What a local test with a classifier found at one observation, or at o of them.
 
     Args:
-        probabilities: P(class 1 = truth) at the draws, with shape (s,) or (o, s).
+        probabilities: P(class 1 = true parameter) at the draws, with shape (s,) or (o, s).
         null_probabilities: The same for the null copies, with shape (H, s) or (o, H, s); None
             where nulls are not fitted.
         draws: The draws of q that were scored, latents in latent space, with shape (s, m) or
             (o, s, m).
-        theta: The same draws in parameter units; None where no flow was given to tell.
+        theta: The same draws in parameter units; None where no flow is known.
     """
 
     probabilities: np.ndarray
@@ -163,13 +170,17 @@ class LC2STResult(LocalResult):
         """
         alpha = check_share("alpha", alpha)
         assert self.null_probabilities is not None
-        data = self.probabilities if self.many else self.probabilities[None]
-        null = self.null_probabilities if self.many else self.null_probabilities[None]
-        pairs = zip(data, null.astype(data.dtype), strict=True)
-        curves = [envelope(_class0_shares(np.concatenate([d[None], h])), alpha) for d, h in pairs]
+        data, null = self.probabilities, self.null_probabilities.astype(self.probabilities.dtype)
+        # 1 - d <= level, in the rounding of the probabilities themselves.
+        class0 = np.sort(1 - np.concatenate([data[..., None, :], null], -2))
+        levels = PP_LEVELS.astype(data.dtype)
+        below = np.apply_along_axis(np.searchsorted, -1, class0, levels, side="right")
+        shares = below / data.shape[-1]
+        if not self.many:
+            return PPCurve(PP_LEVELS, **envelope(shares, alpha), alpha=alpha)
+        curves = [envelope(each, alpha) for each in shares]
         fields = {name: np.stack([curve[name] for curve in curves]) for name in curves[0]}
-        shaped = {k: v if self.many else v[0] for k, v in fields.items()}
-        return PPCurve(PP_LEVELS, **shaped, alpha=alpha)
+        return PPCurve(PP_LEVELS, **fields, alpha=alpha)
 
     @property
     def sentence(self) -> str:
@@ -177,9 +188,14 @@ class LC2STResult(LocalResult):
         h, scope = self.null.shape[-1], self.settings["scope"]
         test = f"{self.settings['test']}, {self.settings['n']} calibration pairs"
         if self.pvalue.size == 1:
+            p, error = (np.ravel(value)[0] for value in (self.pvalue, self.pvalue_error))
+            certainty = f" ± {probability(error)}, from {h} null copies"
+            if p <= (1 + 1e-9) / (1 + h):
+                certainty = f", the smallest possible with {h} null copies"
             return (
                 f"If q were the true posterior {scope}, a statistic at least as large as that at "
-                f"x_o would occur with probability {self._likely} ({test}).{self._warning}"
+                f"x_o would occur with probability {probability(p)}{certainty} ({test})."
+                f"{self._warning}"
             )
         level = math.floor(0.05 * (h + 1) + 1e-9) / (h + 1)
         return (
@@ -187,14 +203,60 @@ class LC2STResult(LocalResult):
             f"the true posterior {scope} ({test}, {h} null copies). {self._adjusted_by}"
         )
 
+
+@dataclass(frozen=True, eq=False)
+class Quality(Frozen):
+    """What a classifier is worth: probabilities of class 1 at sets that were held out.
+
+    A classifier that has learned nothing has AUC 1/2 and log-loss log 2, as it should where q is
+    right. Among samples with probability d, a share d should be true parameters (reliability).
+
+    Args:
+        truths: At true parameters, with shape (n,).
+        draws: At one draw of q at the same x, with shape (n,).
+    """
+
+    truths: np.ndarray
+    draws: np.ndarray
+
     @property
-    def _likely(self) -> str:
-        """The only p-value, with what it could be at least or what is uncertain."""
-        h = self.null.shape[-1]
-        p, error = (float(np.ravel(value)[0]) for value in (self.pvalue, self.pvalue_error))
-        if p <= (1 + 1e-9) / (1 + h):
-            return f"{probability(p)}, the smallest possible with {h} null copies"
-        return f"{probability(p)} ± {probability(error)}, from {h} null copies"
+    def auc(self) -> float:
+        """The chance that a true parameter scores above a draw of q at any x."""
+        order = np.sort(self.draws)
+        below = np.searchsorted(order, self.truths) + np.searchsorted(order, self.truths, "right")
+        return float(below.mean() / (2 * len(order)))
+
+    @property
+    def log_loss(self) -> float:
+        """The mean log-loss; log 2 = 0.693 for a classifier that has learned nothing."""
+        return float(self._losses.mean())
+
+    @property
+    def learned(self) -> bool:
+        """Whether it has learned something, by two standard errors of its log-loss."""
+        losses = self._losses
+        return bool(math.log(2) - losses.mean() > 2 * losses.std() / math.sqrt(len(losses)))
+
+    @property
+    def _losses(self) -> np.ndarray:
+        """The log-loss (n,) at each x, over both classes."""
+        truths, draws = np.maximum(self.truths, LEAST), np.minimum(self.draws, 1 - LEAST)
+        return -(np.log(truths) + np.log1p(-draws)) / 2
+
+    def reliability(self) -> np.ndarray:
+        """Predicted and observed shares of true parameters in bins, with 95 % intervals, (4, b).
+
+        Niculescu-Mizil and Caruana 2005, *Predicting Good Probabilities with Supervised Learning*.
+        """
+        d = np.concatenate([self.truths, self.draws])
+        truth = np.repeat([1.0, 0.0], len(self.truths))
+        parts = np.array_split(d.argsort(kind="stable"), BINS)
+        predicted, observed = (np.array([v[part].mean() for part in parts]) for v in (d, truth))
+        ends = clopper_pearson(observed, np.array([len(part) for part in parts]))
+        return np.stack([predicted, observed, *ends])
+
+    def __repr__(self) -> str:
+        return f"held out: AUC {self.auc:.3f}, log-loss {self.log_loss:.3f} (nothing: 0.693)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +264,7 @@ class LC2ST:
     """A trained local test; call it with :class:`assay.Draws`.
 
     The recipe of :func:`lc2st`, and the scores of data and nulls, or of the data alone under a
-    local null, fitted with the seed and the number of nulls that `fitted_as` tells.
+    local null, fitted with the seed and the number of nulls in `fitted_as`.
     """
 
     calibration: Calibration
@@ -222,8 +284,10 @@ class LC2ST:
                 "changed recipe. Use test.refit_on(calibration) first."
             )
         observed = self.calibration.observe(Draws.of(draws), self.seed)
-        statistics, probabilities = self._scored(observed)
-        shaped, observation = observed.observation.shaped, observed.observation
+        observation, shaped = observed.observation, observed.observation.shaped
+        each = zip(observed.draws.split(1), observation.features.split(1), strict=True)
+        results = zip(*(self._at(draws, features) for draws, features in each), strict=True)
+        statistics, probabilities = (np.concatenate(part) for part in results)
         theta = None if observed.theta is None else shaped(observed.theta.cpu().numpy())
         return LC2STResult(
             statistic=shaped(statistics[:, 0]),
@@ -238,13 +302,30 @@ class LC2ST:
             adjustment=GlobalMaxT() if self.null.where is None else Holm(),
         )
 
-    def quality(self, folds: int = 5) -> "Quality":
-        """What the classifier is worth on sets that it has not seen, each held out once.
+    def quality(self, folds: int = 5) -> Quality:
+        """What the classifier is worth on sets that it was not trained on, each held out once.
 
         It is trained again for each fold, without null copies. This is reported and never a gate:
         to test only if a classifier looks good would spoil the p-value.
         """
-        return held_out(self.calibration, self.classifier, self.null, self.seed, folds)
+        order = cpu.randperm(len(self.calibration), generator=stream(self.seed, "folds"))
+        parts = order.chunk(check_count("folds", folds, least=2))
+        truths, draws = [], []
+        for i, part in enumerate(parts):
+            rest = torch.cat([*parts[:i], *parts[i + 1 :]])
+            scores = self.classifier.fit(self._sets(rest), self.seed)
+            held = self._sets(part)
+            blocks = zip(held.members.split(BLOCK), held.x.split(BLOCK), strict=True)
+            probabilities = torch.cat([scores(theta, x)[:, 0] for theta, x in blocks]).cpu()
+            labels = held.labels[0].cpu()
+            truths.append(probabilities[labels])
+            first_draw = (~labels).byte().argmax(1, keepdim=True)
+            draws.append(probabilities.gather(1, first_draw)[:, 0])
+        return Quality(torch.cat(truths).numpy(), torch.cat(draws).numpy())
+
+    def _sets(self, rows: Tensor) -> LabelCopies:
+        """The sets of some pairs, without null copies."""
+        return Exchange(1).copies(self.calibration.subset(rows.sort().values), self.seed)[:1]
 
     def refit_on(self, calibration: Calibration) -> "LC2ST":
         """The same recipe on another calibration; nulls that do not depend on it are kept.
@@ -253,17 +334,8 @@ class LC2ST:
         are the same, as for several flows of one task, the data alone are fitted.
         """
         check_calibration(calibration)
-        calibration = calibration.sorted()
-        if not self._same_nulls(calibration):
-            return lc2st(calibration, self.classifier, self.null, self.statistic, self.seed)
-        data = _copies(calibration, self.classifier, self.null, self.seed)[:1]
-        scores = _WithNulls(self.classifier.fit(data, self.seed), self.scores)
-        return replace(self, calibration=calibration, scores=scores)
-
-    def _same_nulls(self, calibration: Calibration) -> bool:
-        """Whether the fitted nulls are those of another calibration as well."""
-        ours = self.calibration
-        return (
+        calibration, ours = calibration.sorted(), self.calibration
+        kept = (
             isinstance(self.null, KnownBase)
             and self.fitted_as == (self.seed, self.null.n)
             and isinstance(calibration, Latents)
@@ -272,17 +344,20 @@ class LC2ST:
             # Where x is constant, nulls are those of the members.
             and calibration.own_seed(self.seed) == ours.own_seed(self.seed)
         )
+        if not kept:
+            return lc2st(calibration, self.classifier, self.null, self.statistic, self.seed)
+        data = _copies(calibration, self.classifier, self.null, self.seed)[:1]
+        scores = Joined(self.classifier.fit(data, self.seed), self.scores, skip=1)
+        return replace(self, calibration=calibration, scores=scores)
 
-    def _scored(self, observed: ObservedDraws) -> tuple[np.ndarray, np.ndarray]:
-        """Statistics (o, H + 1) and probabilities (o, H + 1, s), one observation at a time."""
-        each = zip(observed.draws, observed.observation.features, strict=True)
-        scored = [self._scored_at(draws[None], features[None]) for draws, features in each]
-        statistics, probabilities = zip(*scored, strict=True)
-        return np.concatenate(statistics), np.concatenate(probabilities)
-
-    def _scored_at(self, draws: Tensor, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    def _at(self, draws: Tensor, features: Tensor) -> tuple[np.ndarray, np.ndarray]:
         """Statistics (1, H + 1) and probabilities (1, H + 1, s) at one observation."""
-        scores = self._scores_at(features)
+        scores = self.scores
+        if self.null.where is not None:
+            where = self.calibration.nearest(self.null.where)
+            near = where.inside(self.calibration.features, features)[0]
+            copies = _copies(self.calibration, self.classifier, self.null, self.seed).inside(near)
+            scores = self.classifier.refit(scores, copies, near, self.seed)
         probabilities = self._checked(scores(draws, features), draws)
         if not ((probabilities >= 0) & (probabilities <= 1)).all():
             raise ValueError(
@@ -296,15 +371,6 @@ class LC2ST:
             return self._statistics(self._checked(view, draws))
 
         return combined(np.stack(scores.statistics(statistic, draws, features))), probabilities
-
-    def _scores_at(self, features: Tensor) -> Scores:
-        """The scores of data and nulls at one observation with features (1, d)."""
-        if self.null.where is None:
-            return self.scores
-        where = self.calibration.nearest(self.null.where)
-        near = where.inside(self.calibration.features, features)[0]
-        copies = _copies(self.calibration, self.classifier, self.null, self.seed)
-        return self.classifier.refit(self.scores, copies.inside(near), near, self.seed)
 
     def _checked(self, scores: Tensor, draws: Tensor) -> np.ndarray:
         """Scores (1, H + 1, s), which any classifier must give."""
@@ -341,33 +407,17 @@ class LC2ST:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings and versions that made this test, as plain values."""
-        test = "ℓ-C2ST" if self.calibration.base is None else "ℓ-C2ST-NF"
-        recipe = {"classifier": self.classifier, "null": self.null, "scope": self.null.scope}
-        name = getattr(self.statistic, "__name__", repr(self.statistic))
-        own = {"statistic": name, "combined": self.scores.several, "seed": self.seed}
-        return settings_of(test, self.calibration, **recipe, **own)
+        """The settings and versions of this test, as plain values."""
+        return settings_of(
+            "ℓ-C2ST" if self.calibration.base is None else "ℓ-C2ST-NF",
+            self.calibration,
+            classifier=self.classifier,
+            null=self.null,
+            scope=self.null.scope,
+            statistic=getattr(self.statistic, "__name__", repr(self.statistic)),
+            combined=self.scores.several,
+            seed=self.seed,
+        )
 
     def __repr__(self) -> str:
         return f"LC2ST({self.calibration!r}, {self.classifier!r}, {self.null!r}, seed={self.seed})"
-
-
-@dataclass(frozen=True, eq=False)
-class _WithNulls(Scores):
-    """Scores of new data, before the nulls of scores that were fitted to others."""
-
-    data: Scores
-    fitted: Scores
-
-    def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
-        """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
-        return torch.cat([self.data(theta, x), self.fitted(theta, x)[:, 1:]], 1)
-
-
-def _class0_shares(probabilities: np.ndarray) -> np.ndarray:
-    """Distribution functions (h, g) of class-0 probabilities, from class-1 ones (h, s)."""
-    # 1 - d <= level, in the rounding of the probabilities themselves.
-    class0 = np.sort(1 - probabilities, axis=1)
-    levels = PP_LEVELS.astype(class0.dtype)
-    below = np.stack([np.searchsorted(row, levels, side="right") for row in class0])
-    return np.asarray(below / probabilities.shape[1])

@@ -41,7 +41,7 @@ from .._support.random import Seed, seed_of, stream
 from ..data.calibration import Calibration, Draws, check_calibration
 from ..data.posterior import StandardNormal
 from ..neighbourhood import Nearest
-from ..nulls.exchange import Exchange
+from ..nulls import Exchange
 from ..printing import probability
 from ..results import Holm, LocalResult, MaxT, holm, pvalue, pvalue_error, settings_of
 from .features import (

@@ -8,9 +8,8 @@ from matplotlib.axes import Axes
 
 from .._support.inputs import as_tensors, check_kind, check_share
 from ..answers.predictive import PredictiveResult
-from ..local.lc2st import LC2STResult
+from ..local.lc2st import LC2STResult, Quality
 from ..local.levels import LevelResult
-from ..local.quality import Quality
 from ..results import LocalResult, PPCurve, Result
 from ._canvas import axes, curves, legend, legend_lines, open_corner, square
 from ._numbers import bin_count, critical_value, mirrored, null_bands, one_observation

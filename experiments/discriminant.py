@@ -1,4 +1,4 @@
-r"""Discriminant analysis in closed form, and the Bayes classifier that is told the answer.
+r"""Discriminant analysis in closed form, and the Bayes classifier of known densities.
 
 With :math:`v = (\theta, x)` and a normal density for each class, at even odds,
 
@@ -18,16 +18,17 @@ singular one invertible.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .._support.inputs import check_number
-from .._support.random import call_user_code
-from .._support.regression import standard_deviation
-from ..nulls.copies import Copies
-from .base import Classifier, ClosedForm, Scores
+from assay import Exchange
+from assay._support.inputs import check_number
+from assay._support.random import call_user_code
+from assay._support.regression import standard_deviation
+from assay.classifiers.base import Classifier, Scores
+from assay.nulls import Copies, GlobalNull
 
 # Numbers in the largest table that is held at a time.
 ROOM = 2**22
@@ -46,11 +47,12 @@ class _Class(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Discriminant(ClosedForm):
+class Discriminant(Classifier):
     """Normal densities for both classes, all copies at once."""
 
     # The share s, between 0 and 1; at 0 a singular covariance is refused.
     shrinkage: float = 1e-6
+    null: ClassVar[GlobalNull | None] = Exchange(999)
 
     def __post_init__(self) -> None:
         if not 0 <= check_number("shrinkage", self.shrinkage, strict=False) <= 1:
@@ -143,13 +145,13 @@ class Discriminants(Scores):
 class Bayes(Classifier):
     r"""The Bayes classifier :math:`d^*(v) = p(v) / (p(v) + q(v))` from two log-densities.
 
-    It trains nothing and is the same for every copy. What does not depend on who plays the truth
+    It trains nothing and is the same for every copy. What does not depend on labels
     is then the same for data and nulls: a mean over both classes of equal size, such as
     :func:`~assay.c2st.mse`, can be read off but not tested, and its p-value is 1.
     Accuracy and AUC can be tested, and no classifier beats this one.
 
     Args:
-        log_p: The log-density of the truth, a function of rows v = (theta, x), with shape
+        log_p: The log-density of true parameters, a function of rows v = (theta, x), with shape
             (b, m + d), that returns (b,); it need not be normalised over x.
         log_q: The same of the approximation.
 
