@@ -117,7 +117,7 @@ CONSTANT = {"constant": np.ones((N, 3)), "two values": np.arange(N)[:, None] % 2
 
 @pytest.mark.parametrize("x", CONSTANT.values(), ids=CONSTANT)
 def test_where_x_has_no_order_members_choose_the_nulls(x):
-    """Whoever plays the truth, in whatever order and units."""
+    """Whichever of them is the true parameter, in whatever order and units."""
     calibration, other = Calibration(THETA, x, Q), Calibration(THETA + Q[:, 0], x, Q)
     assert calibration.own_seed(5) != other.own_seed(5) != other.own_seed(6)
     flipped = Calibration(Q[:, 2], x, np.concatenate([THETA[:, None], Q[:, [0, 1, 3, 4]]], 1))
@@ -148,9 +148,14 @@ def test_subset_by_index_and_by_mask():
 
 def test_weights_and_plain_draws_go_with_their_rows():
     weights = torch.arange(N).double()
-    made = Calibration(THETA, X, Q, weights=weights, plain_draws=torch.tensor(Q) + 1)
-    for part in (made.subset(range(12, 0, -1)), made.sorted(), *made.split(0.5), made.to("cpu")):
-        assert torch.equal(part.theta, made.theta[part.weights.long()])
+    other = Calibration(THETA, X, Q, weights=weights, plain_draws=torch.tensor(Q) + 1)
+    for part in (
+        other.subset(range(12, 0, -1)),
+        other.sorted(),
+        *other.split(0.5),
+        other.to("cpu"),
+    ):
+        assert torch.equal(part.theta, other.theta[part.weights.long()])
         assert torch.equal(part.plain_draws, part.theta_q + 1)
 
 
@@ -277,7 +282,7 @@ def test_repr_says_what_it_is():
 
 
 class TestMembers:
-    def test_the_truth_comes_first(self):
+    def test_the_true_parameter_comes_first(self):
         calibration = Calibration(THETA, X, Q)
         assert calibration.members.shape == (N, 6, 2)
         np.testing.assert_array_equal(calibration.members[:, 0], THETA)
@@ -305,10 +310,10 @@ class TestMembers:
         calibration = Calibration(THETA, X, Q, embed)
         count = len(calls)
         theta, theta_q = calibration.theta + 1, calibration.theta_q[:, :2]
-        made = calibration.with_members(theta, theta_q)
-        assert (made.k, made.m, len(made)) == (2, 2, N)
-        assert torch.equal(made.theta, theta)
-        assert made.features is calibration.features
+        other = calibration.with_members(theta, theta_q)
+        assert (other.k, other.m, len(other)) == (2, 2, N)
+        assert torch.equal(other.theta, theta)
+        assert other.features is calibration.features
         assert len(calls) == count
         assert torch.equal(calibration.theta, torch.tensor(THETA))
         latents = Calibration.from_base(THETA, X).with_members(theta, None)
@@ -321,8 +326,9 @@ class TestLatents:
         latents = gaussian().latents(50)
         assert isinstance(latents, Latents)
         assert (latents.k, latents.theta_q, latents.base) == (None, None, StandardNormal(2))
-        assert not latents.named
-        assert gaussian().calibration(200).to_latent(gaussian()).named
+        assert latents.parameter_names == ("latent[0]", "latent[1]")
+        latents_of_flow = gaussian().calibration(200).to_latent(gaussian())
+        assert latents_of_flow.parameter_names == ("theta[0]", "theta[1]")
         assert Calibration(THETA, X, Q).base is Calibration(THETA, X, Q).flow is None
         assert repr(latents) == "Calibration(n=50, m=2, k=None, x=(2,), space='latent')"
 

@@ -61,7 +61,7 @@ class TestExchangeable:
         assert (kept.sort(1).values == torch.arange(1, 6)).all()
 
     @pytest.mark.parametrize("k", [1, 2, 4])
-    def test_every_member_is_the_truth_equally_often(self, k):
+    def test_every_member_is_the_true_parameter_equally_often(self, k):
         """400 000 sets: of those with the same members, each member is the truth as often."""
         n, weights = 400_000, torch.tensor([1.0, 2.0, 3.0, 0.5, 1.5, 2.0])
         truth = torch.multinomial(weights, n, replacement=True, generator=stream(k, "truth"))

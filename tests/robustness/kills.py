@@ -25,7 +25,7 @@ from experiments.runs import Context, Experiment, Records, conduct
 import assay
 from assay._support.files import atomic_write
 from assay.cli import app
-from assay.data.chunks import Chunk
+from assay.data.draw import Chunk
 
 from ..conftest import Gaussian
 
