@@ -8,7 +8,7 @@ import torch
 
 import assay
 from assay._support.user_code import time_limit
-from assay.data.draw import Drawing, draw_at
+from assay.data.draw import Drawing, draw_at, draw_observed
 from assay.data.posterior import Posterior, as_posterior
 
 X = torch.arange(240.0).reshape(120, 2)
@@ -125,11 +125,10 @@ class TestFailures:
             draw_at(Batched(), X + 2, 3, 0, "here", how)
 
     def test_the_observation_is_never_left_out(self):
-        calibration, how = assay.Calibration(X, X, X), Drawing(failures=0.9)
-        given = assay.Draws(X[:2], n=3)
-        assert calibration.draws_at(given, Batched(), 0, how).theta.shape == (2, 3, 2)
+        given, how = assay.Draws(X[:2], n=3), Drawing(failures=0.9)
+        assert draw_observed(Batched(), given, 0, how).theta.shape == (2, 3, 2)
         with pytest.raises(ValueError, match=r"x_o\[1\] .* Is x_o like the observations"):
-            calibration.draws_at(given, Batched({1: "nan"}), 0, how)
+            draw_observed(Batched({1: "nan"}), given, 0, how)
 
     @pytest.mark.parametrize("given", [{"limit": 0}, {"failures": 1.0}, {"failures": -0.1}])
     def test_bad_values(self, given):

@@ -12,7 +12,6 @@ In **latent space** the true parameters are :math:`z = T^{-1}(\theta; x)` for a 
 is the flow's base distribution, which is known, so that no draws are stored (:class:`Latents`).
 """
 
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
@@ -37,24 +36,23 @@ from .._support.inputs import (
 )
 from .._support.random import Seed, mix_seed, seed_of, stream
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
-from .draw import PATIENT, Drawing, draw_at, draw_pairs
+from .draw import PATIENT, Drawing, draw_pairs
 from .guards import (
     FEWEST_ROWS,
+    Sealed,
     autocorrelation,
     check_fresh,
     check_noise,
     check_rows,
     check_shapes,
     check_weights,
-    fingerprints,
 )
-from .observed import Draws, Observation, ObservedDraws, features_of
+from .observed import Draws, Observation, ObservedDraws, features_of, has_order, tied_ranks
 from .posterior import (
     HANDFUL,
     Base,
     Embed,
     Flow,
-    Posterior,
     StandardNormal,
     as_base,
     check_base,
@@ -79,15 +77,10 @@ __all__ = [
 
 # Numbers of each set from which a seed is taken where x has no order.
 COLUMNS = 4
-# What to do where no draws of q can be made at x_o.
-LOOK_THERE = (
-    "Is x_o like the observations that the posterior was trained on? Draws that were made "
-    "elsewhere can be given as x_o=Draws(x_o, theta_o)."
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Calibration:
+class Calibration(Sealed):
     r"""Pairs of the joint, with k draws of q at every x.
 
     Args:
@@ -102,7 +95,7 @@ class Calibration:
     names (:mod:`assay.data.tables`); as `theta_q` also a list of ArviZ's InferenceData, one for
     each x, of which 16 draws are taken at random. Device and precision follow what is given.
 
-    Draws that share their noise from x to x are refused, and correlated ones are warned of
+    Draws that share their noise from x to x are refused, and correlated ones cause a warning
     (:mod:`assay.data.guards`).
 
     Example:
@@ -181,27 +174,7 @@ class Calibration:
             vars(self)["names"] = check_names("names", self.names, self.m)
         vars(self).update(check_weights(self.theta, self.weights, self.plain_draws))
         _ = self.features
-        vars(self)["_written"] = self._fingerprints()
-
-    def _fingerprints(self) -> list[int]:
-        arrays = (self.theta, self.x, self.theta_q, self.features, self.weights, self.plain_draws)
-        return fingerprints([array for array in arrays if array is not None])
-
-    def check_whole(self) -> None:
-        """Refuses one whose arrays were written after they were checked."""
-        if self._fingerprints() != vars(self)["_written"]:
-            raise ValueError(
-                "calibration: expected arrays as they were checked; got some that were changed "
-                "in place. Make a new Calibration of changed copies, such as theta.clone()."
-            )
-
-    def __getstate__(self) -> dict[str, Any]:
-        self.check_whole()
-        return vars(self)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        vars(self)["_written"] = self._fingerprints()
+        self.seal()
 
     @classmethod
     def of(
@@ -236,7 +209,7 @@ class Calibration:
         drawing = PATIENT if drawing is None else drawing
         check_kind("drawing", drawing, "a Drawing(), or None", Drawing)
         k, seed = check_count("k", k), seed_of(seed)
-        return cls(**draw_pairs(posterior, theta, x, k, embed, drawing, seed)[1])
+        return Calibration(**draw_pairs(posterior, theta, x, k, embed, drawing, seed)[1])
 
     @classmethod
     def from_base(
@@ -281,8 +254,8 @@ class Calibration:
         finite = {name: array.isfinite().flatten(1).all(1) for name, array in arrays.items()}
         keep = torch.stack(list(finite.values())).all(0)
         if not keep.any():
-            bad = [name for name, rows in finite.items() if not rows.any()]
-            raise ValueError(f"{', '.join(bad)}: expected rows that are finite; got none.")
+            bad = ", ".join(name for name, rows in finite.items() if not rows.any())
+            raise ValueError(f"{bad}: expected rows that are finite; got none.")
         theta, x, theta_q = (array[keep] for array in arrays.values())
         return cls(theta, x, theta_q, embed)
 
@@ -458,9 +431,9 @@ class Calibration:
         chosen = as_nearest(near)
         if chosen.distance is not None:
             return chosen
-        few = self.features.shape[1] <= FEW_FEATURES or self.theta_q is None
-        by_q = None if few else DistanceForQ.fit(self.features, self.members)
-        return replace(chosen, distance=by_q or Distance())
+        if self.features.shape[1] <= FEW_FEATURES or self.theta_q is None:
+            return replace(chosen, distance=Distance())
+        return replace(chosen, distance=DistanceForQ.fit(self.features, self.members))
 
     def observe(self, draws: Draws, seed: int = 0) -> ObservedDraws:
         """Checks draws at one observation or many, and brings them into this space.
@@ -473,15 +446,6 @@ class Calibration:
         assert self.theta_q is not None
         check_fresh(theta, observation.features, self.theta_q, self.features)
         return ObservedDraws(observation, theta, theta)
-
-    def draws_at(self, given: Draws, posterior: Posterior, seed: int, how: Drawing) -> Draws:
-        """Observations with a leading axis and draws of q there, made where none are given."""
-        many = given.many(self.observation(given))
-        if many.theta is not None:
-            return many
-        how, label = replace(how, failures=0.0), "x_o[{}]"
-        found = draw_at(posterior, many.x, many.n, seed, "observations", how, label, LOOK_THERE)
-        return replace(many, theta=found.theta)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -501,7 +465,7 @@ class Latents(Calibration):
 
     def __post_init__(self) -> None:
         self._keep({"theta": self.theta, "x": self.x})
-        object.__setattr__(self, "base", as_base(self.base, self.theta.shape[1]))
+        vars(self)["base"] = as_base(self.base, self.m)
 
     def sets(self, k: int, generator: torch.Generator) -> Tensor:
         """The sets (n, k + 1, m): latents of true parameters first, then k draws of the base."""
@@ -545,13 +509,3 @@ def check_calibration(calibration: Any) -> None:
     """Refuses what is no calibration."""
     check_kind("calibration", calibration, "a Calibration", Calibration)
     calibration.check_whole()
-
-
-def tied_ranks(columns: np.ndarray) -> np.ndarray:
-    """Ranks (n, c) in each column, ties alike."""
-    return np.stack([np.unique(column, return_inverse=True)[1] for column in columns.T], 1)
-
-
-def has_order(ranks: np.ndarray) -> bool:
-    """Whether rows may have more than n / 2 values, from ranks (n, c) with ties alike."""
-    return 2 * math.prod(int(last) + 1 for last in ranks.max(0)) > len(ranks)

@@ -33,6 +33,7 @@ from .._support.progress import progress
 from .._support.random import stream
 from .._support.user_code import isolated, time_limit
 from .guards import check_shapes
+from .observed import Draws
 from .posterior import LIMIT, Embed, Posterior, as_posterior
 from .tables import Table, as_table, layout_of
 
@@ -40,9 +41,13 @@ from .tables import Table, as_table, layout_of
 FEW, TOGETHER = 100, 50
 # Failures that are named.
 NAMED = 5
-# What to do where no draws can be made at an x of the pairs.
+# What to do where no draws can be made at an x of the pairs, or at x_o.
 LEAVE_OUT = (
     "Mend it there; or leave up to a hundredth of all x out with drawing=Drawing(failures=0.01)."
+)
+LOOK_THERE = (
+    "Is x_o like the observations that the posterior was trained on? Draws that were made "
+    "elsewhere can be given as x_o=Draws(x_o, theta_o)."
 )
 
 
@@ -232,6 +237,15 @@ def draw_pairs(
     about = {"names": names, "layout": layout, "remarks": draws.remarks + draws.left_out}
     pairs = {"theta": named.array[draws.kept], "x": x[draws.kept], "theta_q": draws.theta}
     return sampler, pairs | {"embed": embed} | about
+
+
+def draw_observed(posterior: Posterior, given: Draws, seed: int, how: Drawing = PATIENT) -> Draws:
+    """Observations (o, ...) with draws of q there, made if none are given; none is left out."""
+    if given.theta is not None:
+        return given
+    how = replace(how, failures=0.0)
+    at = draw_at(posterior, given.x, given.n, seed, "observations", how, "x_o[{}]", LOOK_THERE)
+    return replace(given, theta=at.theta)
 
 
 def _named(errors: dict[int, str], label: str) -> str:

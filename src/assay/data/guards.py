@@ -19,7 +19,7 @@ that true parameters look too wide, and tests reject a right q too often.
 
 import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,20 +131,46 @@ def check_rows(rows: Any, n: int) -> Tensor:
         ) from error
 
 
-def fingerprints(arrays: Sequence[Tensor]) -> list[int]:
-    """Numbers that change when arrays are written.
+class Sealed:
+    """Remembers what its tensors hold when it is sealed, and refuses use after a change."""
 
-    On the CPU a checksum of their memory, each part of it once: torch does not count what is
-    written through NumPy, which shares it. Elsewhere torch counts all.
-    """
-    sums = {}
-    for array in arrays:
-        storage = array.untyped_storage()
-        if array.device.type == "cpu" and storage.data_ptr() not in sums:
-            memory: Any = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
-            sums[storage.data_ptr()] = zlib.crc32(memory.numpy())
-    elsewhere = [a for a in arrays if a.device.type != "cpu" and not a.is_inference()]
-    return [*sums.values(), *(array._version for array in elsewhere)]
+    def seal(self) -> None:
+        """Remembers what the tensors hold now."""
+        vars(self)["_sealed"] = self._fingerprints()
+
+    def check_whole(self) -> None:
+        """Refuses an object whose arrays were written after they were checked."""
+        if self._fingerprints() != vars(self)["_sealed"]:
+            raise ValueError(
+                "calibration: expected arrays as they were checked; got some that were changed "
+                "in place. Make a new Calibration of changed copies, such as theta.clone()."
+            )
+
+    def _fingerprints(self) -> list[int]:
+        """Numbers that change when tensors are written.
+
+        On the CPU a checksum of their memory, each part of it once: torch does not count what is
+        written through NumPy, which shares it. Elsewhere torch counts all.
+        """
+        sums, counts = {}, []
+        for array in vars(self).values():
+            if not isinstance(array, Tensor):
+                continue
+            storage = array.untyped_storage()
+            if array.device.type != "cpu":
+                counts += [] if array.is_inference() else [array._version]
+            elif storage.data_ptr() not in sums:
+                memory: Any = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
+                sums[storage.data_ptr()] = zlib.crc32(memory.numpy())
+        return [*sums.values(), *counts]
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.check_whole()
+        return vars(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.seal()
 
 
 def check_noise(theta_q: Tensor, x: Tensor, distance: Distances = torch.cdist) -> None:

@@ -1,9 +1,11 @@
 """Observations that are tested, with draws of q there, and features of observations."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -188,3 +190,13 @@ def _embedded(embed: Embed, x: Tensor, unpack: Callable[[Tensor], Any] | None) -
         if x.dtype == torch.float32:
             raise
         return _embedded(embed, x.float(), unpack)
+
+
+def tied_ranks(columns: np.ndarray) -> np.ndarray:
+    """Ranks (n, c) in each column, ties alike."""
+    return np.stack([np.unique(column, return_inverse=True)[1] for column in columns.T], 1)
+
+
+def has_order(ranks: np.ndarray) -> bool:
+    """Whether rows may have more than n / 2 values, from ranks (n, c) with ties alike."""
+    return 2 * math.prod(int(last) + 1 for last in ranks.max(0)) > len(ranks)

@@ -17,7 +17,7 @@ from .._support.random import stream
 from ..names import readable
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
 from .calibration import Calibration, Draws, Latents
-from .draw import Drawing, draw_pairs
+from .draw import Drawing, draw_observed, draw_pairs
 from .guards import autocorrelation
 from .posterior import AnotherQ, Embed, Flow, Posterior, check_sets, latents
 from .simulate import Simulations, pairs_around
@@ -44,30 +44,18 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The samples of a check.
+    """The samples of a check."""
 
-    Args:
-        pairs: Pairs with draws of q, in parameters; latents if a calibration has nothing else.
-        test_pairs: The same pairs for the test that decides, in latents where q is a flow.
-        prior_pairs: Pairs whose parameters are of the prior, with draws of q: the same pairs, or
-            other ones where a simulator makes those around x_o.
-        observed: The observations, with a leading axis, and draws of q there.
-        near: What is near an observation.
-        names, labels: Names of the parameters and of the observations.
-        remarks: Sentences about the samples.
-        predicted: Simulations of one draw of q at each observation, and these draws; None without
-            a simulator.
-        around: Whether pairs were simulated around the observations.
-    """
-
-    pairs: Calibration
-    test_pairs: Calibration
-    prior_pairs: Calibration
-    observed: Draws
+    pairs: Calibration  # with draws of q, in parameters; latents if a calibration has nothing else
+    test_pairs: Calibration  # the same for the test that decides, in latents where q is a flow
+    prior_pairs: Calibration  # the same, or those from the prior beside pairs around x_o
+    observed: Draws  # the observations, with a leading axis, and draws of q there
     near: Nearest
-    names: tuple[str, ...]
-    labels: tuple[str, ...]
-    remarks: tuple[str, ...]
+    names: tuple[str, ...]  # of the parameters
+    labels: tuple[str, ...]  # of the observations
+    remarks: tuple[str, ...]  # sentences about the samples
+    # With a simulator: simulations of one draw of q at each observation, and these draws; whether
+    # pairs were simulated around the observations.
     predicted: tuple[Tensor, Tensor] | None = None
     around: bool = False
 
@@ -83,16 +71,17 @@ def prepare(
     """Makes the samples of a check, or refuses what does not fit together."""
     if x_o is None:
         raise ValueError("x_o: expected the observation to be checked; got None.")
+    calibrated, paired = isinstance(posterior, Calibration), theta is not None or x is not None
     if source is not None:
-        if theta is not None or x is not None or isinstance(posterior, Calibration):
+        if paired or calibrated:
             raise ValueError(
                 "simulator: expected it in place of pairs; got both. Use check(posterior, "
                 "simulator=simulator, prior=prior, x_o=x_o), or check(posterior, theta, x, x_o)."
             )
         return _from_simulator(posterior, x_o, options, source)
-    if not isinstance(posterior, Calibration):
+    if not calibrated:
         return _from_posterior(posterior, theta, x, x_o, options)
-    if theta is not None or x is not None or options.embed is not None:
+    if paired or options.embed is not None:
         raise ValueError(
             "theta: expected None with a calibration, which holds theta, x and embed; got "
             "more. Use check(calibration, x_o=Draws(x_o, theta_o))."
@@ -127,7 +116,8 @@ def _from_posterior(posterior: Any, theta: Any, x: Any, x_o: Any, options: Optio
     )
     pairs = Calibration(**given)
     x_o = _observed(x_o, pairs.layout)
-    observed = pairs.draws_at(x_o, sampler, options.seed, options.drawing)
+    observed = x_o.many(pairs.observation(x_o))
+    observed = draw_observed(sampler, observed, options.seed, options.drawing)
     test_pairs, remarks = _test_pairs(sampler, pairs, observed, options.seed)
     near = as_nearest(options.near)
     if near.distance is not None or not isinstance(test_pairs, Latents):

@@ -199,18 +199,15 @@ def zoom(
         seed: An int or a generator. The same seed gives the same calibration.
 
     Example:
-        >>> def posterior(x, k, generator):  # of a standard normal, seen with unit noise
+        >>> def posterior(x, k, generator):  # of a standard normal with unit noise
         ...     return x[:, None] / 2 + 0.5**0.5 * torch.randn(len(x), k, 1, generator=generator)
         >>> def simulate(theta, generator):
         ...     return theta + torch.randn(theta.shape, generator=generator)
         >>> prior = torch.distributions.MultivariateNormal(torch.zeros(1), torch.eye(1))
         >>> x_o = torch.ones(1, 1)
         >>> theta_o = posterior(x_o, 500, torch.Generator())[0]
-        >>> near = zoom(Model(prior, simulate), posterior, Around(theta_o, prior), 300)
-        >>> near
+        >>> zoom(Model(prior, simulate), posterior, Around(theta_o, prior), 300)
         Calibration(n=300, m=1, k=8, x=(1,), space='parameters')
-        >>> bool(assay.score(near)(x_o).pvalue > 0.05)
-        True
     """
     check_kind("model", model, "a Model(prior, simulate)", "prior", "simulate")
     check_function("sample", sample, "a function of (x, k, generator)")
@@ -269,46 +266,27 @@ class NoCompanions(ValueError):
     """The weights of a proposal leave nothing to exchange."""
 
 
-def exchangeable(log_weights: Tensor, k: int, seed: Seed = 0) -> Tensor:
+def exchangeable(weights: Tensor, k: int, seed: int = 0) -> Tensor:
     r"""Picks k companions for each true parameter, with which it is exchangeable if q is right.
 
     The r members of a set, which are the true parameter with chances :math:`c_j \propto w_j`, are
     laid in random order on a circle, each on an arc of length :math:`(k + 1) \, c_j`. A uniform
     point of the true parameter's arc, moved on by 0, 1, ..., k, hits k + 1 members: the true
-    parameter and its companions.
+    parameter and its companions (systematic sampling, Madow 1949; for exchanges with unequal odds
+    see Berrett, Wang, Barber and Samworth 2020).
 
     If q is right the arc of the true parameter is chosen in proportion to its length, so that the
-    point is uniform on the circle. Given where the k + 1 points are, each of them is then the
-    first one with chance 1 / (k + 1), and each of the k + 1 members is the true parameter with
-    this chance. With equal weights and r = k + 1 every set is kept as it is.
+    point is uniform on the circle. Given where the k + 1 points are, each is then the first one
+    with the same chance, and each of the k + 1 members is the true parameter with this chance.
 
-    Args:
-        log_weights: Logarithms of proposal over prior at the members of n sets, true parameters
-            first, with shape (n, r); a constant does not matter.
-        k: The number of companions.
-        seed: An int or a generator.
-
-    Returns:
-        The places of the companions, with shape (n, k). A member whose arc is longer than one can
-        be hit more than once.
-
-    References:
-        Madow 1949, *On the Theory of Systematic Sampling, II*, for arcs and steps; Berrett, Wang,
-        Barber and Samworth 2020, *The Conditional Permutation Test for Independence While
-        Controlling for Confounders*, for exchanges with unequal odds.
+    Weights (n, r) are logarithms of proposal over prior at the members of n sets, true parameters
+    first. The places of the companions are returned, with shape (n, k); a member whose arc is
+    longer than one can be hit more than once.
 
     Example:
         >>> exchangeable(torch.zeros(10, 4), 3)[0].sort().values  # all weigh the same
         tensor([1, 2, 3])
     """
-    (weights,) = as_tensors({"log_weights": log_weights}).values()
-    seed, k = seed_of(seed), check_count("k", k)
-    if weights.ndim != 2 or weights.isnan().any() or not weights[:, 0].isfinite().all():
-        raise ValueError(
-            "log_weights: expected numbers with shape (n, r), finite for the true parameters in "
-            f"the first column; got {tuple(weights.shape)} with "
-            f"{int((~weights.isfinite()).sum())} that are not finite."
-        )
     (n, r), device = weights.shape, weights.device
     order = cpu.rand(n, r, generator=stream(seed, "circle")).argsort(1)
     arcs = (k + 1) * weights.cpu().double().softmax(1).gather(1, order)

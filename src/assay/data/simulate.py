@@ -47,7 +47,7 @@ from .._support.progress import progress
 from .._support.random import Seed, seed_of, stream
 from .._support.user_code import isolated
 from .calibration import Calibration, Draws
-from .draw import PATIENT, Chunk, Drawing, draw_at, existing_folder, failed
+from .draw import PATIENT, Chunk, Drawing, draw_at, draw_observed, existing_folder, failed
 from .posterior import Embed, as_posterior
 from .proposal import (
     RESERVE,
@@ -83,21 +83,13 @@ Draw = Callable[[int, int], Tensor]
 
 @dataclass(frozen=True)
 class Form:
-    """How a simulator is called, and what it returns.
+    """How a simulator is called, and what it returns."""
 
-    Args:
-        rows: How many parameter vectors it takes at a time; 0 if one, without a leading axis.
-        numpy: Whether it takes NumPy arrays; tensors otherwise.
-        shape: The shape of one observation.
-        dtype: The precision of observations.
-        repeats: Whether the same seeds give the same observations.
-    """
-
-    rows: int
-    numpy: bool
-    shape: tuple[int, ...] = ()
-    dtype: str = "float64"
-    repeats: bool = False
+    rows: int  # parameter vectors that it takes at a time; 0 if one, without a leading axis
+    numpy: bool  # whether it takes NumPy arrays; tensors otherwise
+    shape: tuple[int, ...] = ()  # of one observation
+    dtype: str = "float64"  # the precision of observations
+    repeats: bool = False  # whether the same seeds give the same observations
 
     def call(self, simulator: Simulator, theta: np.ndarray, seed: int, *key: int) -> np.ndarray:
         """Observations (b, ...) of parameters (b, m), all in one call."""
@@ -332,10 +324,8 @@ class Simulations:
         if self.resume is None:
             return run(form_of(self.simulator, draw, x_o, seed))
         folder = existing_folder(Path(self.resume))
-        file, call = (
-            folder / "call.json",
-            {"seed": seed, "simulations": self.n, "x_o": x_o.tolist()},
-        )
+        file = folder / "call.json"
+        call = {"seed": seed, "simulations": self.n, "x_o": x_o.tolist()}
         if not file.exists():
             form = form_of(self.simulator, draw, x_o, seed)
             with atomic_write(file) as handle:
@@ -354,28 +344,16 @@ class Simulations:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs that a simulator makes for a check at x_o.
+    """Pairs that a simulator makes for a check at x_o."""
 
-    Args:
-        prior: Pairs whose parameters are from the prior, with draws of q.
-        near: Pairs whose parameters are drawn around q at x_o, in exchangeable sets; those from
-            the prior where q at x_o is far from q at what is simulated around it.
-        draws: The observations (o, ...), with draws of q there.
-        predicted: Simulations (o, n, ...) of one draw of q at each observation, and these draws
-            (o, m).
-        counts: How many simulations there are from the prior, around x_o, and of draws there.
-        failed: How many of each failed.
-        error: The first error; empty if failures were NaN or infinity.
-        form: How the simulator was called.
-    """
-
-    prior: Calibration
+    prior: Calibration  # parameters from the prior, with draws of q
+    # Parameters drawn around q at x_o, in exchangeable sets; or the pairs from the prior.
     near: Calibration
-    draws: Draws
-    predicted: tuple[Tensor, Tensor]
-    counts: tuple[int, int, int]
-    failed: tuple[int, int, int]
-    error: str
+    draws: Draws  # the observations (o, ...), with draws of q there
+    predicted: tuple[Tensor, Tensor]  # simulations (o, n, ...) of a draw at each, and draws (o, m)
+    counts: tuple[int, int, int]  # simulations from the prior, around x_o, and of draws there
+    failed: tuple[int, int, int]  # how many of each failed
+    error: str  # the first; empty if failures were NaN or infinity
     form: Form
 
     @property
@@ -394,12 +372,11 @@ class Pairs:
         o, (first, around, repeated) = len(self.draws.x), self.counts
         more = f", {repeated} repeat a draw of q there" if repeated else ""
         rows = f"{self.form.rows} at a time" if self.form.rows > 1 else "one at a time"
+        far = "Only the first decide: q at x_o is far from q at what it makes."
         sentences = [
             f"{first} simulations have parameters from the prior, {around} have parameters drawn "
             f"around q at {'x_o' if o == 1 else f'the {o} observations'}{more} ({rows}).",
-            "Only the second decide."
-            if self.around
-            else "Only the first decide: q at x_o is far from q at what it makes.",
+            "Only the second decide." if self.around else far,
         ]
         if any(self.failed):
             first_error = f"the first: {self.error}" if self.error else "NaN or infinity"
@@ -445,40 +422,37 @@ def pairs_around(
     prior, seed = simulations.prior, seed_of(seed)
     given = x_o if isinstance(x_o, Draws) else Draws(x_o, n=draws)
     check_finite("x_o", given.x)
-    of_prior = partial(_parameters, prior)
-    runner = simulations.runner(of_prior, given.x, seed)
+    runner = simulations.runner(partial(_parameters, prior), given.x, seed)
     rows = given.x.reshape(-1, *runner.form.shape)
     sampler, counts = as_posterior(posterior, rows), _counts(simulations.n, len(rows))
-    first = runner.run("prior", of_prior, counts[0])
+    # From the prior.
+    first = runner.run("prior", partial(_parameters, prior), counts[0])
     k = max(check_count("k", k), first.theta.shape[1] + ENOUGH)
-    at = partial(draw_at, sampler, seed=seed, how=drawing)
-    of_q = at(first.x, k, purpose="draws", label="simulation {} of the prior")
+    label = "simulation {} of the prior"
+    of_q = draw_at(sampler, first.x, k, seed, "draws", drawing, label)
     theta, x = first.theta[of_q.kept], first.x[of_q.kept]
     wide = Calibration(theta, x, of_q.theta.to(theta), embed, remarks=of_q.left_out)
-    observed = wide.draws_at(given, sampler, seed, drawing)
+    observed = draw_observed(sampler, given.many(wide.observation(given)), seed, drawing)
+    # Around q at x_o.
     proposal = Around(wide.observe(observed, seed).draws, prior)
     runner = replace(runner, form=first.form)
     second = runner.run("around", partial(_parameters, proposal), counts[1])
     label = "simulation {} around x_o"
-    of_q = at(second.x, RESERVE * k, purpose="draws around x_o", label=label)
+    of_q = draw_at(sampler, second.x, RESERVE * k, seed, "draws around x_o", drawing, label)
     theta, x = second.theta[of_q.kept], second.x[of_q.kept]
-    remarks = of_q.remarks + of_q.left_out
+    sets, remarks = (theta, x, of_q.theta.to(theta)), of_q.remarks + of_q.left_out
     try:
-        near = exchangeable_pairs(
-            theta, x, of_q.theta.to(theta), prior, proposal, k, seed, embed, remarks
-        )
+        near = exchangeable_pairs(*sets, prior, proposal, k, seed, embed, remarks)
     except NoCompanions:
         near = wide
-    runner = replace(runner, form=second.form)
+    # Of a draw of q at x_o.
     one = one_of(cast(Tensor, observed.theta), seed).to(theta)
-    each = range(len(one) if counts[2] else 0)
-    third = [runner.repeat(f"predictive-{i}", one[i], counts[2] // len(one)) for i in each]
-    fewest = min((len(part.x) for part in third), default=0)
-    some = [part.x[:fewest] for part in third]
-    predicted = torch.stack(some) if some else observed.x[:, None][:, :0]
-    failures = first.failed, second.failed, sum(part.failed for part in third)
-    error = next((part.error for part in (first, second, *third) if part.error), "")
-    return Pairs(wide, near, observed, (predicted, one), counts, failures, error, second.form)
+    third = Simulated(one, observed.x[:, None][:, :0], 0, "", second.form)
+    if counts[2]:
+        third = _repeat(replace(runner, form=second.form), one, counts[2] // len(one))
+    failures = first.failed, second.failed, third.failed
+    error = first.error or second.error or third.error
+    return Pairs(wide, near, observed, (third.x, one), counts, failures, error, second.form)
 
 
 def _parameters(density: Density, n: int, seed: int) -> Tensor:
@@ -490,6 +464,15 @@ def _parameters(density: Density, n: int, seed: int) -> Tensor:
             "parameters need torch.distributions.Independent(marginals, 1)."
         )
     return theta
+
+
+def _repeat(runner: Runner, theta: Tensor, n: int) -> Simulated:
+    """Simulates each of some parameters (o, m) n times; as many of each, (o, n', ...)."""
+    parts = [runner.repeat(f"predictive-{i}", each, n) for i, each in enumerate(theta)]
+    fewest = min(len(part.x) for part in parts)
+    x = torch.stack([part.x[:fewest] for part in parts])
+    error = next((part.error for part in parts if part.error), "")
+    return Simulated(theta, x, sum(part.failed for part in parts), error, runner.form)
 
 
 def _counts(n: int, o: int) -> tuple[int, int, int]:

@@ -90,10 +90,8 @@ class Table:
 def as_table(name: str, given: Any, axes: int = 1) -> Table:
     """An array of whatever holds numbers, with names where it has them.
 
-    Args:
-        name: The argument, for messages.
-        given: A data frame, a series, a data set, a dict of arrays, or an array.
-        axes: Leading axes of the arrays of a dict: 1 for rows, 2 for draws at each row.
+    Given are a data frame, a series, a data set, a dict of arrays, with so many leading axes, or
+    an array; messages begin with the name.
 
     Example:
         >>> table = as_table("theta", {"mu": np.zeros(5), "beta": np.ones((5, 2))})
