@@ -122,19 +122,9 @@ class Calibration(Sealed):
     space: ClassVar[str] = "parameters"
 
     if TYPE_CHECKING:
-        # Arrays of any library come in; tensors are what is kept.
+        # Arrays of any library come in; tensors are what is kept. What goes with them is above.
         def __init__(
-            self,
-            theta: Any,
-            x: Any,
-            theta_q: Any,
-            embed: Embed | None = None,
-            *,
-            names: tuple[str, ...] | None = None,
-            layout: Layout | None = None,
-            remarks: tuple[str, ...] = (),
-            weights: Any = None,
-            plain_draws: Any = None,
+            self, theta: Any, x: Any, theta_q: Any, embed: Embed | None = None, **about: Any
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -165,9 +155,9 @@ class Calibration(Sealed):
     def _keep(self, given: dict[str, Any]) -> None:
         """Checks arrays and keeps them as tensors."""
         arrays = check_shapes(as_tensors(given))
+        remedy = "Calibration.drop_invalid(theta, x, theta_q) leaves them out."
         for name, array in arrays.items():
             if name != "x" or self.embed is None:
-                remedy = "Calibration.drop_invalid(theta, x, theta_q) leaves them out."
                 check_finite(name, array, remedy)
         vars(self).update(arrays)
         if self.names is not None:
@@ -263,10 +253,8 @@ class Calibration(Sealed):
         return len(self.theta)
 
     def __repr__(self) -> str:
-        return (
-            f"Calibration(n={len(self)}, m={self.m}, k={self.k}, "
-            f"x={tuple(self.x.shape[1:])}, space={self.space!r})"
-        )
+        sizes = f"n={len(self)}, m={self.m}, k={self.k}, x={tuple(self.x.shape[1:])}"
+        return f"Calibration({sizes}, space={self.space!r})"
 
     @property
     def m(self) -> int:

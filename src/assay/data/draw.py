@@ -144,19 +144,12 @@ PATIENT = Drawing()
 
 @dataclass(frozen=True, eq=False)
 class PosteriorDraws:
-    """Draws of q at those of b observations at which they could be made.
+    """Draws of q at those of b observations at which they could be made."""
 
-    Args:
-        theta: The draws, with shape (c, n, m).
-        kept: The numbers of these observations, with shape (c,).
-        remarks: What the posterior says about its draws there.
-        left_out: Which observations are left out, and why.
-    """
-
-    theta: Tensor
-    kept: Tensor
-    remarks: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    theta: Tensor  # (c, n, m)
+    kept: Tensor  # the numbers of these observations, (c,)
+    remarks: tuple[str, ...]  # what the posterior says about its draws there
+    left_out: tuple[str, ...]  # which observations are left out, and why
 
 
 def draw_at(

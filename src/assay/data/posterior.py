@@ -193,17 +193,13 @@ def fresh_key() -> int:
 def as_posterior(posterior: Any, x: Tensor, layout: "Layout | None" = None) -> Posterior:
     """A posterior of what users have; functions are tried at some observations x (b, ...).
 
-    Where the columns of x are those of a dict, functions are given dicts.
-
-    Objects of other libraries are known to :mod:`assay.adapters`; an object may have
-    ``sample_batched(x, n)`` or ``sample(x, n)``, and `theta_to_base` and `base` if it is a flow.
+    Where the columns of x are those of a dict, functions are given dicts. An object may be that of
+    a library that :mod:`assay.adapters` knows, or have ``sample_batched(x, n)`` or
+    ``sample(x, n)``, and `theta_to_base` and `base` if it is a flow.
 
     Example:
         >>> as_posterior(lambda x, n: x + torch.randn(n, 2), torch.zeros(4, 2)).way.words
         'one x and n, to draws (n, m)'
-        >>> normal = torch.distributions.MultivariateNormal
-        >>> as_posterior(lambda x: normal(x, torch.eye(2)), torch.zeros(4, 2)).way.words
-        'many x, to a batch of distributions'
     """
     if isinstance(posterior, Posterior):
         return posterior
