@@ -63,16 +63,6 @@ def test_what_was_checked_does_not_change_afterwards():
         calibration.theta = theta
 
 
-def test_images_are_embedded_or_flattened():
-    images = np.random.default_rng(0).normal(size=(N, 4, 4))
-    assert Calibration(THETA, images, Q).features.shape == (N, 16)
-    embedded = Calibration(THETA, images, Q, embed=lambda x: x.mean(2))
-    assert embedded.features.shape == (N, 4)
-    assert embedded.x.shape == (N, 4, 4)
-    observed = embedded.observe(Draws(images[:2], Q[2:4]))
-    assert observed.observation.features.shape == (2, 4)
-
-
 def test_drop_invalid_keeps_the_finite_rows():
     theta, x, q = THETA.copy(), X.copy(), Q.copy()
     theta[3], x[7, 1], q[9, 4, 0] = np.nan, np.inf, -np.inf
@@ -94,13 +84,6 @@ ODD = {
 def test_arrays_that_torch_does_not_like(odd):
     found = Calibration(odd, X, Q).theta
     np.testing.assert_allclose(found, odd.astype(float), rtol=1e-3)
-
-
-def test_an_embedding_that_is_not_a_function_of_x():
-    state = torch.get_rng_state()
-    with pytest.raises(ValueError, match="embed: expected the same features for the same x"):
-        Calibration(THETA, X, Q, embed=lambda x: x + torch.randn(len(x), 3).sum())
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_sorting_forgets_the_order_given():
@@ -157,16 +140,6 @@ def test_weights_and_plain_draws_go_with_their_rows():
     ):
         assert torch.equal(part.theta, other.theta[part.weights.long()])
         assert torch.equal(part.plain_draws, part.theta_q + 1)
-
-
-def test_observations_one_and_many():
-    calibration = Calibration(THETA, X, Q)
-    one = calibration.observe(Draws(X[0], Q[1]))
-    many = calibration.observe(Draws(X[:3], Q[3:6]))
-    assert one.observation.single
-    assert not many.observation.single
-    assert one.draws.shape == (1, 5, 2)
-    assert many.draws.shape == (3, 5, 2)
 
 
 BAD_CALIBRATIONS = {
@@ -357,18 +330,3 @@ class TestNearest:
     def test_a_distance_of_ones_own(self, gaussian):
         own = Nearest(distance=Distance(torch.sin))
         assert gaussian(m=5).calibration(100).nearest(own) is own
-
-
-def test_a_bare_observation_is_draws_without_any():
-    draws = Draws(X[0], Q[0])
-    assert Draws.of(draws) is draws
-    bare = Draws.of(X[:3])
-    assert bare.theta is None
-    observation = Calibration(THETA, X, Q).observation(bare)
-    assert observation.features.shape == (3, 3)
-    assert not observation.single
-    assert observation.shaped([4, 5, 6]) == [4, 5, 6]
-    single = Calibration(THETA, X, Q).observation(Draws.of(X[0]))
-    assert single.shaped([4]) == 4
-    assert Draws.of(X[0]).many(single).x.shape == (1, 3)
-    assert draws.many(single).theta.shape == (1, 5, 2)

@@ -99,6 +99,13 @@ class TestFailures:
         (remark,) = found.left_out
         assert "at 2 of 120 x: x[33], x[70] (RuntimeError: no acceptance)" in remark
 
+    def test_all_of_a_call_are_left_out(self):
+        bad = {i: "nan" for i in range(40)}
+        found = draw_at(Batched(bad), X, 3, 0, "here", Drawing(failures=0.5))
+        assert found.kept.tolist() == list(range(40, 120))
+        assert found.theta.shape == (80, 3, 2)
+        assert "at 40 of 120 x: x[0], x[1], x[2], x[3], x[4], ... (NaN" in found.left_out[0]
+
     def test_nothing_else_is_lost(self, tmp_path):
         """Earlier draws are kept, and only those that are missing are made afterwards."""
         how = Drawing(resume=tmp_path / "draws")
