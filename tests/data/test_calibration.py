@@ -158,10 +158,7 @@ BAD_CALIBRATIONS = {
     "objects": ((THETA, np.full((N, 3), None), Q), r"x: expected an array of real numbers"),
     "words": ((THETA, np.full((N, 3), "a"), Q), r"x: expected an array of real numbers"),
     "ragged": ((THETA, [[1.0], [1.0, 2.0]], Q), r"x: expected an array of numbers"),
-    "an embedding": (
-        (THETA, X, Q, torch.mean),
-        r"embed: expected .* \(40, d\)",
-    ),
+    "an embedding": ((THETA, X, Q, torch.mean), r"embed: expected .* \(40, d\)"),
 }
 
 

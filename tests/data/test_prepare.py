@@ -172,7 +172,7 @@ class TestFlow:
         assert "q is what is sampled: it is tested with draws" in found.remarks[0]
 
     def test_draws_of_another_q_at_x_o_alone(self):
-        found = of_posterior(RIGHT, x_o=Gaussian(width=0.4).draws(X_O))
+        found = of_posterior(RIGHT, x_o=Gaussian(width=0.8).draws(X_O, 2000))
         assert found.test_pairs is found.pairs
         assert "does not belong to the draws" in found.remarks[0]
 

@@ -14,14 +14,7 @@ from assay import MLP, Exchange, LocalExchange, Ridge, lc2st
 from assay._support.random import stream
 from assay.classifiers import QDA
 from assay.classifiers.features import Joint
-from assay.data.proposal import (
-    Around,
-    Model,
-    exchangeable,
-    log_density,
-    prior_over_proposal,
-    zoom,
-)
+from assay.data.proposal import Around, Model, exchangeable, log_density, prior_over_proposal, zoom
 from assay.neighbourhood import Nearest
 
 TASK = ConjugateGaussian(2, 2, noise=0.5)

@@ -479,10 +479,7 @@ class TestSentence:
         [
             ({}, "50 simulations have parameters from the prior, 50 have parameters drawn around"),
             ({}, "around q at x_o (50 at a time). Only the second decide."),
-            (
-                {"q": GIVEN_SUCCESS, "simulator": fail_loudly},
-                "ArithmeticError: no solution",
-            ),
+            ({"q": GIVEN_SUCCESS, "simulator": fail_loudly}, "ArithmeticError: no solution"),
             ({"q": GIVEN_SUCCESS, "simulator": fail_loudly}, "(one at a time)"),
             ({"simulator": fail}, "failed (NaN or infinity)"),
             ({"n": 300}, "30 repeat a draw of q there"),

@@ -58,15 +58,6 @@ class Layout:
             start = stop
         return parts
 
-    def columns(self, other: "Layout", name: str, of: str) -> list[int]:
-        """Where columns of another table are found in this one, or refuses."""
-        if set(self.names) != set(other.names):
-            raise ValueError(
-                f"{name}: expected columns {list(other.names)}, as in {of}; got "
-                f"{list(self.names)}. Columns are matched by name."
-            )
-        return [self.names.index(each) for each in other.names]
-
 
 def layout_of(names: Iterable[Any] | None) -> Layout | None:
     """Single numbers with these names, if there are any."""
@@ -81,10 +72,16 @@ class Table:
     layout: Layout | None = None
 
     def like(self, other: "Layout | None", name: str, of: str) -> "Table":
-        """The same in the order of another table, where both have names."""
+        """The same in the order of another table, where both have names, which must be equal."""
         if self.layout is None or other is None:
             return Table(self.array, other)
-        return Table(self.array[..., self.layout.columns(other, name, of)], other)
+        own = self.layout.names
+        if set(own) != set(other.names):
+            raise ValueError(
+                f"{name}: expected columns {list(other.names)}, as in {of}; got {list(own)}. "
+                "Columns are matched by name."
+            )
+        return Table(self.array[..., [own.index(each) for each in other.names]], other)
 
 
 def as_table(name: str, given: Any, axes: int = 1) -> Table:
@@ -107,7 +104,9 @@ def as_table(name: str, given: Any, axes: int = 1) -> Table:
     if library == "xarray" and isinstance(given, Mapping):
         given = {str(key): given[key].values for key in given}
     elif library == "xarray":
-        return Table(given.values, _coordinates(given))
+        last = given.dims[-1] if given.ndim > 1 else None
+        names = given.coords[last].values if last in given.coords else None
+        return Table(given.values, layout_of(names))
     return _packed(name, given, axes) if isinstance(given, Mapping) else Table(given)
 
 
@@ -164,14 +163,6 @@ def _from_chains(given: Any, n: int, place: int = 0) -> Table:
 def _library(given: Any) -> str:
     modules = {kind.__module__.split(".")[0] for kind in type(given).__mro__}
     return next((known for known in ("arviz", "pandas", "xarray") if known in modules), "")
-
-
-def _coordinates(array: Any) -> Layout | None:
-    """Names along the last axis of a data array, if it has any."""
-    last = array.dims[-1] if array.ndim > 1 else None
-    if last not in array.coords:
-        return None
-    return layout_of(array.coords[last].values)
 
 
 def _packed(name: str, given: Mapping[Any, Any], axes: int) -> Table:
