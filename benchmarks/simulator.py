@@ -31,8 +31,8 @@ from tqdm import tqdm
 
 import assay
 from assay._support.random import seed_of, stream
-from assay.data.pairs import Simulations
 from assay.data.prepare import options_of, prepare
+from assay.data.simulate import Simulations
 from assay.neighbourhood import Nearest
 from experiments.tasks import ConjugateGaussian, GaussianMixture, Perturbed, StateSpace, Task
 from experiments.tasks.errors import Shift

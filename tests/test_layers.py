@@ -48,8 +48,8 @@ LOADED = """
     _support.inputs _support.random _support.regression _support.parallel
     _support.progress _support.files printing results names neighbourhood check text verdict
     adapters.functions
-    data.calibration data.chunks data.draw data.guards data.pairs data.posterior data.prepare
-    data.proposal data.simulator data.tables
+    data.calibration data.draw data.guards data.observed data.posterior data.prepare data.proposal
+    data.simulate data.tables
     nulls average.uniform
     local.features local.score average.coverage average.ranks average.sbc
     answers.bounds answers.predictive answers.rows answers.typical

@@ -51,9 +51,9 @@ from .classifiers.base import Classifier
 from .classifiers.mlp import MLP
 from .data.calibration import Draws, features_of
 from .data.draw import Drawing
-from .data.pairs import Simulations
 from .data.posterior import Embed
 from .data.prepare import Prepared, options_of, prepare
+from .data.simulate import Simulations
 from .local.score import MORE_COPIES, MOST_BORROWING, Score, score
 from .printing import html_part
 from .results import enough_nulls, versions

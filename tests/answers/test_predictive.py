@@ -10,9 +10,8 @@ import torch
 import assay
 from assay._support.random import stream
 from assay.answers.predictive import PredictiveResult, rank_among
-from assay.data.pairs import one_of
-from assay.data.simulator import Form, Runner
-from tests.data.test_pairs import PRIOR, RIGHT, X_O, Posterior, fail, pairs
+from assay.data.simulate import Form, Runner, one_of
+from tests.data.test_simulate import PRIOR, RIGHT, X_O, Posterior, fail, pairs
 
 # theta ~ N(0, I) in two dimensions, x = A theta + N(0, I) in three, whose posterior is known.
 A = torch.tensor([[1.0, 0.5], [0.0, 2.0], [-1.0, 1.0]])
@@ -113,7 +112,7 @@ class TestCheck:
 
     def test_simulations_that_fail_are_left_out(self):
         found = pairs(RIGHT, 400, fail)
-        assert found.failed[2] + found.predicted[0].shape[1] == found.made[2] == 40
+        assert found.failed[2] + found.predicted[0].shape[1] == found.counts[2] == 40
 
     def test_where_all_fail(self):
         runner = Runner(lambda theta: theta * torch.nan, Form(50, numpy=False, shape=(1,)), 0)

@@ -63,16 +63,6 @@ def test_what_was_checked_does_not_change_afterwards():
         calibration.theta = theta
 
 
-def test_images_are_embedded_or_flattened():
-    images = np.random.default_rng(0).normal(size=(N, 4, 4))
-    assert Calibration(THETA, images, Q).features.shape == (N, 16)
-    embedded = Calibration(THETA, images, Q, embed=lambda x: x.mean(2))
-    assert embedded.features.shape == (N, 4)
-    assert embedded.x.shape == (N, 4, 4)
-    observed = embedded.observe(Draws(images[:2], Q[2:4]))
-    assert observed.observation.features.shape == (2, 4)
-
-
 def test_drop_invalid_keeps_the_finite_rows():
     theta, x, q = THETA.copy(), X.copy(), Q.copy()
     theta[3], x[7, 1], q[9, 4, 0] = np.nan, np.inf, -np.inf
@@ -96,13 +86,6 @@ def test_arrays_that_torch_does_not_like(odd):
     np.testing.assert_allclose(found, odd.astype(float), rtol=1e-3)
 
 
-def test_an_embedding_that_is_not_a_function_of_x():
-    state = torch.get_rng_state()
-    with pytest.raises(ValueError, match="embed: expected the same features for the same x"):
-        Calibration(THETA, X, Q, embed=lambda x: x + torch.randn(len(x), 3).sum())
-    assert torch.equal(torch.get_rng_state(), state)
-
-
 def test_sorting_forgets_the_order_given():
     calibration = Calibration(THETA, X, Q)
     order = np.random.default_rng(3).permutation(N)
@@ -117,7 +100,7 @@ CONSTANT = {"constant": np.ones((N, 3)), "two values": np.arange(N)[:, None] % 2
 
 @pytest.mark.parametrize("x", CONSTANT.values(), ids=CONSTANT)
 def test_where_x_has_no_order_members_choose_the_nulls(x):
-    """Whoever plays the truth, in whatever order and units."""
+    """Whichever of them is the true parameter, in whatever order and units."""
     calibration, other = Calibration(THETA, x, Q), Calibration(THETA + Q[:, 0], x, Q)
     assert calibration.own_seed(5) != other.own_seed(5) != other.own_seed(6)
     flipped = Calibration(Q[:, 2], x, np.concatenate([THETA[:, None], Q[:, [0, 1, 3, 4]]], 1))
@@ -148,20 +131,15 @@ def test_subset_by_index_and_by_mask():
 
 def test_weights_and_plain_draws_go_with_their_rows():
     weights = torch.arange(N).double()
-    made = Calibration(THETA, X, Q, weights=weights, plain_draws=torch.tensor(Q) + 1)
-    for part in (made.subset(range(12, 0, -1)), made.sorted(), *made.split(0.5), made.to("cpu")):
-        assert torch.equal(part.theta, made.theta[part.weights.long()])
+    other = Calibration(THETA, X, Q, weights=weights, plain_draws=torch.tensor(Q) + 1)
+    for part in (
+        other.subset(range(12, 0, -1)),
+        other.sorted(),
+        *other.split(0.5),
+        other.to("cpu"),
+    ):
+        assert torch.equal(part.theta, other.theta[part.weights.long()])
         assert torch.equal(part.plain_draws, part.theta_q + 1)
-
-
-def test_observations_one_and_many():
-    calibration = Calibration(THETA, X, Q)
-    one = calibration.observe(Draws(X[0], Q[1]))
-    many = calibration.observe(Draws(X[:3], Q[3:6]))
-    assert one.observation.single
-    assert not many.observation.single
-    assert one.draws.shape == (1, 5, 2)
-    assert many.draws.shape == (3, 5, 2)
 
 
 BAD_CALIBRATIONS = {
@@ -180,10 +158,7 @@ BAD_CALIBRATIONS = {
     "objects": ((THETA, np.full((N, 3), None), Q), r"x: expected an array of real numbers"),
     "words": ((THETA, np.full((N, 3), "a"), Q), r"x: expected an array of real numbers"),
     "ragged": ((THETA, [[1.0], [1.0, 2.0]], Q), r"x: expected an array of numbers"),
-    "an embedding": (
-        (THETA, X, Q, torch.mean),
-        r"embed: expected .* \(40, d\)",
-    ),
+    "an embedding": ((THETA, X, Q, torch.mean), r"embed: expected .* \(40, d\)"),
 }
 
 
@@ -277,7 +252,7 @@ def test_repr_says_what_it_is():
 
 
 class TestMembers:
-    def test_the_truth_comes_first(self):
+    def test_the_true_parameter_comes_first(self):
         calibration = Calibration(THETA, X, Q)
         assert calibration.members.shape == (N, 6, 2)
         np.testing.assert_array_equal(calibration.members[:, 0], THETA)
@@ -305,10 +280,10 @@ class TestMembers:
         calibration = Calibration(THETA, X, Q, embed)
         count = len(calls)
         theta, theta_q = calibration.theta + 1, calibration.theta_q[:, :2]
-        made = calibration.with_members(theta, theta_q)
-        assert (made.k, made.m, len(made)) == (2, 2, N)
-        assert torch.equal(made.theta, theta)
-        assert made.features is calibration.features
+        other = calibration.with_members(theta, theta_q)
+        assert (other.k, other.m, len(other)) == (2, 2, N)
+        assert torch.equal(other.theta, theta)
+        assert other.features is calibration.features
         assert len(calls) == count
         assert torch.equal(calibration.theta, torch.tensor(THETA))
         latents = Calibration.from_base(THETA, X).with_members(theta, None)
@@ -321,8 +296,9 @@ class TestLatents:
         latents = gaussian().latents(50)
         assert isinstance(latents, Latents)
         assert (latents.k, latents.theta_q, latents.base) == (None, None, StandardNormal(2))
-        assert not latents.named
-        assert gaussian().calibration(200).to_latent(gaussian()).named
+        assert latents.parameter_names == ("latent[0]", "latent[1]")
+        latents_of_flow = gaussian().calibration(200).to_latent(gaussian())
+        assert latents_of_flow.parameter_names == ("theta[0]", "theta[1]")
         assert Calibration(THETA, X, Q).base is Calibration(THETA, X, Q).flow is None
         assert repr(latents) == "Calibration(n=50, m=2, k=None, x=(2,), space='latent')"
 
@@ -351,18 +327,3 @@ class TestNearest:
     def test_a_distance_of_ones_own(self, gaussian):
         own = Nearest(distance=Distance(torch.sin))
         assert gaussian(m=5).calibration(100).nearest(own) is own
-
-
-def test_a_bare_observation_is_draws_without_any():
-    draws = Draws(X[0], Q[0])
-    assert Draws.of(draws) is draws
-    bare = Draws.of(X[:3])
-    assert bare.theta is None
-    observation = Calibration(THETA, X, Q).observation(bare)
-    assert observation.features.shape == (3, 3)
-    assert not observation.single
-    assert observation.shaped([4, 5, 6]) == [4, 5, 6]
-    single = Calibration(THETA, X, Q).observation(Draws.of(X[0]))
-    assert single.shaped([4]) == 4
-    assert Draws.of(X[0]).many(single).x.shape == (1, 3)
-    assert draws.many(single).theta.shape == (1, 5, 2)

@@ -13,7 +13,7 @@ N, K = 200, 16
 REFUSED = "theta_q: expected draws of q with noise of their own at every x; got "
 
 
-def made(kind, n=N, k=K, seed=0):
+def samples(kind, n=N, k=K, seed=0):
     """Observations (n, 2) and noise (n, k, 2): the same at all x, in blocks, or of its own."""
     generator = stream(seed, "independence")
     x = torch.randn(n, 2, generator=generator)
@@ -55,20 +55,20 @@ class TestOneKeyForAllX:
     def test_it_is_refused(self, sampler, kind):
         k = 64 if sampler is truncated else K
         for seed in range(5):
-            x, noise = made(kind, k=k, seed=seed)
+            x, noise = samples(kind, k=k, seed=seed)
             with pytest.raises(ValueError, match=REFUSED):
                 check_noise(sampler(x, noise), x)
 
     def test_noise_of_their_own_is_not(self, sampler, kind):
         for seed in range(5):
-            x, noise = made("own", k=64 if sampler is truncated else K, seed=seed)
+            x, noise = samples("own", k=64 if sampler is truncated else K, seed=seed)
             check_noise(sampler(x, noise), x)
 
 
 @pytest.mark.parametrize("k", [1, 3, 4, 6, 100])
 def test_few_and_many_draws(k):
     """Fewer than four cannot show it: a single one may as well be that of a q without width."""
-    x, noise = made("one key", k=k)
+    x, noise = samples("one key", k=k)
     refused = pytest.raises(ValueError, match=REFUSED) if k >= 4 else nullcontext()
     with refused:
         check_noise(affine(x, noise), x)
@@ -103,7 +103,7 @@ def test_right_draws_are_never_refused(repetitions):
 
 class TestWhereItIsChecked:
     def test_a_calibration_is_refused(self):
-        x, noise = made("one key")
+        x, noise = samples("one key")
         order = r"draws whose order in theta\[\d\] is .* a fresh random key for every x"
         with pytest.raises(ValueError, match=REFUSED + order):
             Calibration(x, x, affine(x, noise))
@@ -114,13 +114,13 @@ class TestWhereItIsChecked:
         def sample(x, n):
             return x / 2 + torch.randn(n, 2, generator=torch.Generator().manual_seed(7))
 
-        x, _ = made("own")
+        x, _ = samples("own")
         with pytest.raises(ValueError, match=REFUSED):
             assay.check(sample, x, x, x[0], classifier=None)
 
     def test_parts_are_not_checked_again(self):
         """A part that an x_o chooses need not look like the whole."""
-        x, noise = made("own", n=2000)
+        x, noise = samples("own", n=2000)
         noise[-40:] = noise[-40]
         calibration, part = Calibration(x, x, affine(x, noise)), slice(-40, None)
         with pytest.raises(ValueError, match=REFUSED):

@@ -206,11 +206,13 @@ class TestPosterior:
             return {"b": draws[..., 1], "a": draws[..., 0]}
 
         theta = {"a": torch.arange(40.0), "b": -torch.arange(40.0)}
-        made = assay.Calibration.of(sample, theta, torch.randn(40, 2, generator=stream(0, "x")), 3)
-        assert made.names == ("b", "a")
-        assert torch.equal(made.theta[:, 1], theta["a"])
+        found = assay.Calibration.of(
+            sample, theta, torch.randn(40, 2, generator=stream(0, "x")), 3
+        )
+        assert found.names == ("b", "a")
+        assert torch.equal(found.theta[:, 1], theta["a"])
         with pytest.raises(ValueError, match=r"theta: expected columns \['b', 'a'\]"):
-            assay.Calibration.of(sample, {"a": theta["a"]}, made.x, 3)
+            assay.Calibration.of(sample, {"a": theta["a"]}, found.x, 3)
 
     @pytest.mark.parametrize(
         ("given", "got"), [(3, "int"), (Sampler, "type"), (None, "NoneType"), ([1], "list")]

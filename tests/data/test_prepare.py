@@ -11,9 +11,9 @@ import assay
 from assay._support.random import stream
 from assay.data.calibration import Calibration, Draws, Latents
 from assay.data.draw import Drawing
-from assay.data.pairs import Simulations
 from assay.data.posterior import Posterior
 from assay.data.prepare import options_of, prepare
+from assay.data.simulate import Simulations
 from assay.neighbourhood import Distance, DistanceForQ, Nearest
 from tests.conftest import Gaussian
 
@@ -172,7 +172,7 @@ class TestFlow:
         assert "q is what is sampled: it is tested with draws" in found.remarks[0]
 
     def test_draws_of_another_q_at_x_o_alone(self):
-        found = of_posterior(RIGHT, x_o=Gaussian(width=0.4).draws(X_O))
+        found = of_posterior(RIGHT, x_o=Gaussian(width=0.8).draws(X_O, 2000))
         assert found.test_pairs is found.pairs
         assert "does not belong to the draws" in found.remarks[0]
 
@@ -230,8 +230,8 @@ class TestCalibration:
         """Correlated draws are warned of where they come in, and remarked."""
         noise = torch.randn(N, 9, M, generator=stream(0, "chain"))
         with pytest.warns(UserWarning, match="theta_q: "):
-            made = Calibration(THETA, X, X[:, None] / 2 + (noise[:, 1:] + noise[:, :-1]) / 2)
-        assert "as those of a Markov chain" in of_calibration(made).remarks[0]
+            chains = Calibration(THETA, X, X[:, None] / 2 + (noise[:, 1:] + noise[:, :-1]) / 2)
+        assert "as those of a Markov chain" in of_calibration(chains).remarks[0]
 
 
 class TestSimulator:

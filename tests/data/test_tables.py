@@ -96,17 +96,17 @@ class TestDicts:
     def test_draws_as_bayesflow_gives_them(self):
         """Variables (n, k, d), or (n, k) where they are single numbers."""
         theta = {"a": THETA[:, 0], "b": THETA[:, 1]}
-        made = assay.Calibration(theta, X, {"b": Q[..., 1], "a": Q[..., 0]})
-        assert made.names == ("a", "b")
-        assert torch.equal(made.theta_q, Q)
+        found = assay.Calibration(theta, X, {"b": Q[..., 1], "a": Q[..., 0]})
+        assert found.names == ("a", "b")
+        assert torch.equal(found.theta_q, Q)
         one = assay.Calibration(theta, X, {"b": Q[:, 0, 1], "a": Q[:, 0, 0]})
         assert torch.equal(one.theta_q, Q[:, :1])
 
     def test_observations_go_through_an_embedding(self):
         x = {"u": X[:, 0], "v": X[:, 1:]}
-        made = assay.Calibration(THETA, x, Q, lambda x: x["u"][:, None] + x["v"])
-        assert made.features.shape == (60, 1)
-        torch.testing.assert_close(made.features[:, 0], X.sum(1))
+        found = assay.Calibration(THETA, x, Q, lambda x: x["u"][:, None] + x["v"])
+        assert found.features.shape == (60, 1)
+        torch.testing.assert_close(found.features[:, 0], X.sum(1))
 
     def test_an_embedding_in_a_check(self):
         """It is given dicts, as the posterior is."""

@@ -23,7 +23,7 @@ import numpy as np
 import assay
 from assay._support.files import atomic_write
 from assay.cli import app
-from assay.data.chunks import Chunk
+from assay.data.draw import Chunk
 from benchmarks.record import keep
 from experiments.runs import Context, Experiment, Records, conduct
 

@@ -23,9 +23,8 @@ from torch import Tensor
 from .._support.inputs import as_tensors, check_count, check_finite, cpu, full_precision
 from .._support.random import Seed, seed_of
 from ..data.calibration import features_of
-from ..data.pairs import one_of
 from ..data.posterior import Embed
-from ..data.simulator import Runner, form_of
+from ..data.simulate import Runner, form_of, one_of
 from ..printing import equals
 from ..results import Adjustment, Holm, LocalResult, versions
 

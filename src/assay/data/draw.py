@@ -1,25 +1,28 @@
-r"""Makes draws of q at many x: in batches, with a time limit, and kept as it goes.
+r"""Makes draws of q at many x: in batches, with a time limit, kept as they are made.
 
 A call of a posterior draws at as many x as it takes, with a random stream of its own. Where a call
 raises an error or takes too long, each of its x is tried alone. An x at which no draws can be made
 is named by its number. It may be left out: which x these are depends on x and on q but not on
-theta, so that tests stay exact, for the other x.
+theta, so that tests stay exact for the other x.
 """
 
 import os
-from collections.abc import Callable
+import zipfile
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .._support.files import atomic_write
 from .._support.inputs import (
     WORD,
     as_tensors,
     check_executor,
+    check_finite,
     check_fits,
     check_number,
     check_path,
@@ -28,15 +31,79 @@ from .._support.inputs import (
 from .._support.parallel import run_jobs, time_limit
 from .._support.progress import progress
 from .._support.random import isolated, stream
-from .chunks import Chunk, existing_folder
-from .posterior import LIMIT, Posterior
+from .guards import check_shapes
+from .observed import Draws
+from .posterior import LIMIT, Embed, Posterior, as_posterior
+from .tables import Table, as_table, layout_of
 
 # Observations up to which drawing shows no progress, and those that are kept together.
 FEW, TOGETHER = 100, 50
 # Failures that are named.
 NAMED = 5
-# What files keep, and of what.
-_KEPT = ("draws", "observations")
+# What to do where no draws can be made at an x of the pairs, or at x_o.
+LEAVE_OUT = (
+    "Mend it there; or leave up to a hundredth of all x out with drawing=Drawing(failures=0.01)."
+)
+LOOK_THERE = (
+    "Is x_o like the observations that the posterior was trained on? Draws that were made "
+    "elsewhere can be given as x_o=Draws(x_o, theta_o)."
+)
+
+
+class Chunk(NamedTuple):
+    """What was given (b, ...), the results (b, ...), NaN where a row failed, and the first error.
+
+    A simulator is given parameters and returns observations; a posterior is given observations
+    and returns draws.
+    """
+
+    given: np.ndarray
+    results: np.ndarray
+    error: str
+
+    @property
+    def failed(self) -> np.ndarray:
+        """Which rows failed, (b,)."""
+        return failed(self.results)
+
+    def write(self, file: Path | None) -> None:
+        """Keeps the chunk in a file, or nowhere."""
+        if file is not None:
+            with atomic_write(file) as handle:
+                np.savez(handle, **self._asdict())
+
+    @classmethod
+    def read(cls, file: Path, given: np.ndarray, kept: str, of: str) -> "Chunk":
+        """The chunk in a file, for what must be given (b, ...); `kept` and `of` name both."""
+        try:
+            with open(file, "rb") as handle, np.load(handle, allow_pickle=False) as parts:
+                chunk = cls(parts["given"], parts["results"], str(parts["error"]))
+        except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as problem:
+            raise ValueError(
+                f"resume: expected {kept} that were kept; {file} cannot be read. Delete it, and "
+                "they are made again."
+            ) from problem
+        same_shape = chunk.given.shape == given.shape
+        # Not to the last digit: draws of q may be rounded differently on another day.
+        if not same_shape or not np.allclose(chunk.given, given, 1e-3, 1e-6, equal_nan=True):
+            raise ValueError(
+                f"resume: expected {kept} of the same {of}; got others in {file}. Was it made "
+                "with another prior or posterior? Give another folder, or make the same call."
+            )
+        return chunk
+
+
+def failed(results: np.ndarray) -> np.ndarray:
+    """Which rows (n, ...) are not finite, (n,)."""
+    return np.asarray(~np.isfinite(results).reshape(len(results), -1).all(1))
+
+
+def existing_folder(folder: Path) -> Path:
+    """A folder to keep files in, created where it is missing."""
+    if folder.is_file():
+        raise ValueError(f"resume: expected a folder; got the file {folder}.")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @dataclass(frozen=True)
@@ -50,7 +117,7 @@ class Drawing:
         resume: A folder in which draws are kept as they are made. The same call with the same
             folder makes only those that are missing. Give each posterior a folder of its own.
         executor: Any :class:`concurrent.futures.Executor`, to which the posterior is sent with
-            some x at a time; all are drawn here if None. Does not change draws.
+            some x at a time; all draws are made here if None. Does not change draws.
 
     Example:
         >>> Drawing(limit=60, failures=0.01)
@@ -70,197 +137,173 @@ class Drawing:
             check_path(self.resume, "resume", "a folder, or None")
         check_executor(self.executor)
 
-    def file(self, name: str) -> Path | None:
-        """A file in which draws are kept, if they are."""
-        return None if self.resume is None else existing_folder(Path(self.resume)) / name
-
 
 PATIENT = Drawing()
-# What to do where no draws can be made, at an x of the pairs and at x_o.
-LEAVE_OUT = (
-    "Mend it there; or leave up to a hundredth of all x out with drawing=Drawing(failures=0.01)."
-)
-LOOK_THERE = (
-    "Is x_o like the observations that the posterior was trained on? Draws that were made "
-    "elsewhere can be given as x_o=Draws(x_o, theta_o)."
-)
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
-    """Draws (c, n, m) at those x (c,) of b at which they could be made, and what to say of it.
+class PosteriorDraws:
+    """Draws of q at those of b observations at which they could be made."""
 
-    That is what the posterior says of them, and which x were left out.
-    """
-
-    theta: Tensor
-    kept: Tensor
-    said: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """All that is to be said."""
-        return (*self.said, *self.left_out)
+    theta: Tensor  # (c, n, m)
+    kept: Tensor  # the numbers of these observations, (c,)
+    remarks: tuple[str, ...]  # what the posterior says about its draws there
+    left_out: tuple[str, ...]  # which observations are left out, and why
 
 
-def drawn_at(
+def draw_at(
     posterior: Posterior,
     x: Tensor,
     n: int,
     seed: int,
     purpose: str,
     how: Drawing = PATIENT,
-    label: Callable[[int], str] = "x[{}]".format,
+    label: str = "x[{}]",
     remedy: str = LEAVE_OUT,
-) -> Drawn:
-    """Draws of q at observations (b, ...), each call with a stream named by the purpose.
+) -> PosteriorDraws:
+    """Makes n draws of q at each of some observations (b, ...), or refuses if too many fail.
+
+    The seed and the purpose name the random stream of each call. In messages, the label turns
+    numbers into names of observations, and the remedy is what they advise.
 
     Example:
         >>> from assay.data.posterior import as_posterior
         >>> x = torch.zeros(10, 2)
         >>> q = as_posterior(lambda x, n: x + torch.randn(n, 2), x)
-        >>> drawn_at(q, x, 5, 0, "here").theta.shape
+        >>> draw_at(q, x, 5, 0, "here").theta.shape
         torch.Size([10, 5, 2])
     """
     check_fits("draws at each x", n, WORD * len(x))
-    failures = _Failures(label, int(how.failures * len(x)), len(x), remedy)
-    job = _Job(posterior, n, seed, purpose, replace(how, executor=None), failures)
-    size = posterior.rows * max(1, TOGETHER // posterior.rows)
-    pieces = ((x[first : first + size], first) for first in range(0, len(x), size))
+    most = int(how.failures * len(x))
+    job = _Job(posterior, n, seed, purpose, replace(how, executor=None), most)
+    step = posterior.rows * max(1, TOGETHER // posterior.rows)
+    pieces = ((x[first : first + step], first) for first in range(0, len(x), step))
     found: dict[int, Chunk] = {}
+    errors: dict[int, str] = {}
     silent = None if len(x) > FEW else True
     with progress(desc=f"drawing: {purpose}", total=len(x), silent=silent, unit="x") as bar:
-        work = job.here if how.executor is None else job.elsewhere
-        for i, (found[i], errors) in run_jobs(how.executor, work, pieces):
-            for number, error in errors.items():
-                failures.add(number, error)
-            bar.update(len(found[i].made))
+        for i, (found[i], more) in run_jobs(how.executor, job, pieces):
+            errors |= more
+            if len(errors) > most:
+                raise ValueError(
+                    "posterior: expected draws of q at every x; got none at "
+                    f"{_named(errors, label)}. {remedy}"
+                )
+            bar.update(len(found[i].results))
     chunks = [found[i] for i in range(len(found))]
-    good = torch.from_numpy(np.concatenate([~chunk.failed for chunk in chunks]))
-    theta = np.concatenate([chunk.made[~chunk.failed] for chunk in chunks])
+    kept = torch.from_numpy(np.flatnonzero(~np.concatenate([chunk.failed for chunk in chunks])))
+    some = [chunk.results[~chunk.failed] for chunk in chunks if not chunk.failed.all()]
     with isolated(stream(seed, purpose, "remarks")):
-        words = posterior.remarks(x[good.to(x.device)])
-    kept = good.nonzero().flatten()
-    return Drawn(torch.from_numpy(theta).to(x), kept, words, failures.remarks)
+        remarks = posterior.remarks(x[kept.to(x.device)])
+    left_out: tuple[str, ...] = ()
+    if errors:
+        names = f"{len(errors)} of {len(x)} x: {_named(errors, label)}"
+        rest = "These pairs are left out; nothing is said of q there."
+        left_out = (f"No draws of q could be made at {names}. {rest}",)
+    return PosteriorDraws(torch.from_numpy(np.concatenate(some)).to(x), kept, remarks, left_out)
 
 
-def draw_at(posterior: Posterior, x: Tensor, n: int, seed: int, purpose: str) -> Tensor:
-    """Draws (b, n, m) of q at all observations (b, ...)."""
-    return drawn_at(posterior, x, n, seed, purpose).theta
+def draw_pairs(
+    posterior: Any, theta: Any, x: Any, k: int, embed: Embed | None, how: Drawing, seed: int
+) -> tuple[Posterior, dict[str, Any]]:
+    """The posterior as tests take it, and pairs with k draws of it where they could be made.
+
+    The pairs are the arguments of a calibration. x may hold NaN if an embedding reads it.
+    Parameters take the order of the posterior's, where both have names.
+    """
+    tables = as_table("theta", theta), as_table("x", x)
+    arrays = as_tensors({"theta": tables[0].array, "x": tables[1].array})
+    theta, x = check_shapes(arrays).values()
+    check_finite("theta", theta, "Leave these pairs out.")
+    if embed is None:
+        check_finite("x", x, "Leave these pairs out; x padded with NaN needs embed=.")
+    layout = tables[1].layout
+    sampler = as_posterior(posterior, x, layout)
+    named = Table(theta, tables[0].layout)
+    if sampler.names is not None:
+        named = named.like(layout_of(sampler.names), "theta", "the posterior")
+    if embed is None and (x.ndim > 2 or (layout and layout.packed)):
+        embed = sampler.embed
+    draws = draw_at(sampler, x, k, seed, "draws", how)
+    names = named.layout.names if named.layout else None
+    about = {"names": names, "layout": layout, "remarks": draws.remarks + draws.left_out}
+    pairs = {"theta": named.array[draws.kept], "x": x[draws.kept], "theta_q": draws.theta}
+    return sampler, pairs | {"embed": embed} | about
 
 
-def draw_observed(
-    posterior: Posterior, x: Tensor, n: int, seed: int, how: Drawing = PATIENT
-) -> Tensor:
-    """Draws (o, n, m) of q at the observations (o, ...) that are tested; none is left out."""
-    strict = replace(how, failures=0.0)
-    there = "x_o[{}]".format, LOOK_THERE
-    return drawn_at(posterior, x, n, seed, "observations", strict, *there).theta
+def draw_observed(posterior: Posterior, given: Draws, seed: int, how: Drawing = PATIENT) -> Draws:
+    """Observations (o, ...) with draws of q there, made if none are given; none is left out."""
+    if given.theta is not None:
+        return given
+    how = replace(how, failures=0.0)
+    at = draw_at(posterior, given.x, given.n, seed, "observations", how, "x_o[{}]", LOOK_THERE)
+    return replace(given, theta=at.theta)
 
 
-class _TooMany(ValueError):
-    """Drawing failed at more x than may be left out."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Failures:
-    """Where no draws could be made, and why; so many of all x may fail."""
-
-    label: Callable[[int], str]
-    most: int
-    total: int
-    remedy: str
-    errors: dict[int, str] = field(default_factory=dict)
-
-    def add(self, number: int, error: str) -> None:
-        """One more; refuses if these are too many."""
-        self.errors[number] = error
-        if len(self.errors) > self.most:
-            raise _TooMany(
-                f"posterior: expected draws of q at every x; got none at {self._named} "
-                f"({self._first}). {self.remedy}"
-            )
-
-    @property
-    def _named(self) -> str:
-        numbers = [self.label(i) for i in sorted(self.errors)]
-        return ", ".join(numbers[:NAMED] + ["..."] * (len(numbers) > NAMED))
-
-    @property
-    def _first(self) -> str:
-        return self.errors[min(self.errors)]
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What was left out."""
-        if not self.errors:
-            return ()
-        return (
-            f"No draws of q could be made at {len(self.errors)} of {self.total} x: {self._named} "
-            f"({self._first}). These pairs are left out; nothing is said of q there.",
-        )
+def _named(errors: dict[int, str], label: str) -> str:
+    """The first observations at which drawing failed, with the first error."""
+    names = [label.format(number) for number in sorted(errors)]
+    more = ["..."] * (len(names) > NAMED)
+    return f"{', '.join(names[:NAMED] + more)} ({errors[min(errors)]})"
 
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """Draws that are made for a purpose."""
+    """Makes draws for a purpose at some x, here or in another process.
+
+    Where more than `most` of them fail, the others are not tried.
+    """
 
     posterior: Posterior
     n: int
     seed: int
     purpose: str
     how: Drawing
-    failures: _Failures
+    most: int
 
-    def here(self, piece: tuple[Tensor, int]) -> tuple[Chunk, dict[int, str]]:
-        """Draws at x (b, ...), the first of which has this number; failures are known already."""
-        return self.chunk(*piece), {}
+    def __call__(self, piece: tuple[Tensor, int]) -> tuple[Chunk, dict[int, str]]:
+        """Draws at x (b, ...), of which the first has this number, and errors by number.
 
-    def elsewhere(self, piece: tuple[Tensor, int]) -> tuple[Chunk, dict[int, str]]:
-        """The same in another process, with what failed."""
-        failures = replace(self.failures, most=self.failures.total, errors={})
-        return replace(self, failures=failures).chunk(*piece), failures.errors
-
-    def chunk(self, x: Tensor, first: int) -> Chunk:
-        """Draws at x (b, ...), of which the first has this number; those that are not kept yet."""
+        Draws that are kept are not made again; those of a call that is interrupted are kept.
+        """
+        x, first = piece
         name = f"{self.purpose.replace(' ', '-')}-{self.n}-{self.seed}-{first:06d}.npz"
-        file, given = self.how.file(name), x.cpu().numpy()
-        kept = Chunk.read(file, given, *_KEPT) if file and file.exists() else None
-        each: list[np.ndarray | None] = []
+        folder, given = self.how.resume, x.cpu().numpy()
+        file = None if folder is None else existing_folder(Path(folder)) / name
+        kept = Chunk.read(file, given, "draws", "observations") if file and file.exists() else None
+        draws: list[np.ndarray | None] = []
+        errors: dict[int, str] = {}
         try:
             for i in range(0, len(x), self.posterior.rows):
                 some = slice(i, i + self.posterior.rows)
                 if kept is not None and not kept.failed[some].any():
-                    each += list(kept.made[some])
+                    draws += list(kept.results[some])
                 else:
-                    each += self._rows(x[some], first + i)
+                    draws += self._draw(x[some], first + i, errors)
         finally:
-            chunk = Chunk(given, self._filled(each, len(x)), "")
+            shape = next((np.shape(each) for each in draws if each is not None), (self.n, 1))
+            draws += [None] * (len(x) - len(draws))
+            none = np.full(shape, np.nan, given.dtype)
+            results = np.stack([none if each is None else each for each in draws])
+            chunk = Chunk(given, results, "")
             chunk.write(file)
-        return chunk
+        return chunk, errors
 
-    def _filled(self, each: list[np.ndarray | None], b: int) -> np.ndarray:
-        """Draws (b, n, m), NaN where there are none."""
-        there = next((draws for draws in each if draws is not None), np.zeros((self.n, 1)))
-        none = np.full_like(there, np.nan)
-        each = each + [None] * (b - len(each))
-        return np.stack([none if draws is None else draws for draws in each])
-
-    def _rows(self, x: Tensor, first: int) -> list[np.ndarray | None]:
+    def _draw(self, x: Tensor, first: int, errors: dict[int, str]) -> list[np.ndarray | None]:
         """Draws (n, m) at each x in one call, or one after the other; None where they fail."""
+        if len(errors) > self.most:
+            return [None] * len(x)
         try:
             theta = self._call(x, first)
         except Exception as problem:
             if len(x) > 1:
-                alone = (self._rows(at[None], first + i)[0] for i, at in enumerate(x))
-                return list(alone)
-            self.failures.add(first, error_line(problem))
+                return [self._draw(at[None], first + i, errors)[0] for i, at in enumerate(x)]
+            errors[first] = error_line(problem)
             return [None]
-        bad = ~theta.isfinite().flatten(1).all(1)
-        for i in bad.nonzero().flatten().tolist():
-            self.failures.add(first + i, "NaN or infinity among the draws")
-        each = zip(theta.cpu().numpy(), bad.tolist(), strict=True)
+        bad = (~theta.isfinite().flatten(1).all(1)).tolist()
+        for i in np.flatnonzero(bad).tolist():
+            errors[first + i] = "NaN or infinity among the draws"
+        each = zip(theta.cpu().numpy(), bad, strict=True)
         return [None if fails else draws for draws, fails in each]
 
     def _call(self, x: Tensor, first: int) -> Tensor:

@@ -1,41 +1,41 @@
-r"""Are the draws of q independent: from one x to another, and within a set?
+r"""Input that would break a promise is refused: its shapes, and draws that are not independent.
 
 **From x to x.** A sampler with one random key for all x gives every set the same noise,
-:math:`\theta_q = T(\epsilon; x)`. Nothing then averages out over x, and any q is rejected. It
-shows in two ways, and neither sign has a law that depends on q:
+:math:`\theta_q = T(\epsilon; x)`. Nothing then averages out over x, and any q is rejected. Two
+signs of it have a null that does not depend on q:
 
 - *Places.* The j-th draw is high at every x alike, by its mean rank over sets (Friedman 1937).
-  Draws that were sorted have such an order too, a smooth one: only a rough one counts, by von
-  Neumann's ratio (1941).
-- *Spacings.* Two sets of the same noise have the same spacings but for a factor, in whatever
-  order they come. Those of independent draws are nearly exponential for any density (Rényi 1953),
-  so that their logarithms differ by much more. Pairs of x next to each other in the order given,
-  or near in x, are compared.
+  Sorted draws have such an order too, a smooth one: only a rough one counts, by von Neumann's
+  ratio (1941).
+- *Spacings.* Two sets of the same noise have the same spacings up to a factor. Those of
+  independent draws are nearly exponential for any density (Rényi 1953), so that their logarithms
+  differ by much more. Sets at x next to each other, in the order given or near in x, are compared.
 
-Sets of fewer than four draws cannot show it: a single draw is a function of x both for one key at
-every x and for a q without width. Nor can noise that is turned about by x in every parameter.
+Sets of fewer than four draws cannot reveal it, nor can noise that x rotates in every parameter.
 
-**Within a set.** Neighbours in a Markov chain resemble each other more than the truth, so that
-truths look too wide. Chains of 16 draws that are exact at each step, with a correlation of 0.2,
-0.5 and 0.8 from one draw to the next, raise the level of :func:`assay.moments` from 0.05 to 0.09,
-0.66 and 1 with 1000 pairs; of 64 draws to 0.05, 0.14 and 0.96.
+**Within a set.** Neighbours in a Markov chain resemble each other more than the true parameter, so
+that true parameters look too wide, and tests reject a right q too often.
 """
 
 import math
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.special
 import torch
 from torch import Tensor
 
-from .._support.inputs import cpu
+from .._support.inputs import as_tensors, check_finite, cpu
 from .._support.random import stream
 
-# Draws at each x, and sets, from which on anything can be said.
+# The fewest pairs of a calibration.
+FEWEST_ROWS = 10
+# Draws at each x, and sets, from which on dependence can be found.
 FEWEST_DRAWS, FEWEST_SETS = 4, 20
-# Numbers that are looked at, and sets that are paired.
+# Numbers that are checked, and sets that are paired.
 ROOM, PAIRED = 2**18, 400
 # The chance that right draws are refused, for each parameter and sign.
 REFUSAL = 1e-7
@@ -45,34 +45,154 @@ ROUGH = 0.7
 # The variance of logarithms of spacings below which two sets are alike, and a bound on its chance
 # for independent draws: it was at most 0.1 for every density and lattice that was tried.
 ALIKE, CHANCE = 0.1, 0.25
-# Lags at which draws are compared, standard errors of what is told, and the least that is told.
+# Lags at which draws are compared, and the least correlation that counts, also in standard errors.
 LAGS, ERRORS, LEAST = 8, 7.0, 0.05
-
 
 # Distances (a, b) of features of x (b, d) to others (a, d).
 Distances = Callable[[Tensor, Tensor], Tensor]
+
+
+def check_shapes(arrays: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Refuses arrays that make no calibration; draws are returned with shape (n, k, m)."""
+    theta, x, theta_q = arrays["theta"], arrays["x"], arrays.get("theta_q")
+    if theta.ndim != 2:
+        raise ValueError(
+            f"theta: expected shape (n, m); got {tuple(theta.shape)}. "
+            "For a single parameter use theta.reshape(-1, 1)."
+        )
+    n, m = theta.shape
+    if n < FEWEST_ROWS:
+        raise ValueError(
+            f"theta: expected at least {FEWEST_ROWS} rows; got {n}. "
+            "A local test begins to find errors near a thousand."
+        )
+    if x.ndim < 2 or len(x) != n:
+        hint = " For a single number at each use x.reshape(-1, 1)." if x.shape == (n,) else ""
+        raise ValueError(
+            f"x: expected shape ({n}, ...), one row for each of the {n} parameter vectors; got "
+            f"{tuple(x.shape)}.{hint}"
+        )
+    if theta_q is None:
+        return arrays
+    theta_q = theta_q[:, None] if theta_q.ndim == 2 else theta_q
+    if theta_q.ndim != 3 or len(theta_q) != n or theta_q.shape[2] != m:
+        got = tuple(arrays["theta_q"].shape)
+        first = len(got) == 3 and n in got[1:]
+        hint = " Samples-first draws need theta_q.swapaxes(0, 1)." if first else ""
+        raise ValueError(f"theta_q: expected shape ({n}, {m}) or ({n}, k, {m}); got {got}.{hint}")
+    return arrays | {"theta_q": theta_q}
+
+
+def check_weights(theta: Tensor, weights: Any, plain_draws: Any) -> dict[str, Tensor]:
+    """What comes with parameters (n, m) of a proposal, as tensors, or refuses."""
+    (n, m), kept = theta.shape, {}
+    for name, given in {"weights": weights, "plain_draws": plain_draws}.items():
+        if given is None:
+            continue
+        tensor = as_tensors({name: given})[name].to(theta)
+        shape = tuple(tensor.shape)
+        expected, fits = f"({n},)", shape == (n,)
+        if name == "plain_draws":
+            expected, fits = f"({n}, k, {m})", shape == (n, *shape[1:2], m)
+        if not fits:
+            raise ValueError(f"{name}: expected shape {expected}; got {shape}.")
+        check_finite(name, tensor)
+        if name == "weights" and not ((tensor >= 0).all() and tensor.any()):
+            raise ValueError("weights: expected prior over proposal, above 0; got others.")
+        kept[name] = tensor
+    return kept
+
+
+def check_fresh(theta: Tensor, x_o: Tensor, theta_q: Tensor, x: Tensor) -> None:
+    """Refuses draws (o, s, m) that a test is trained on: its null would be unlike the data there.
+
+    Observations are compared by their features, (o, d) and (n, d).
+    """
+    for features, draws in zip(x_o, theta, strict=True):
+        own = theta_q[(x == features).all(1)].flatten(0, 1)
+        if len(own) and bool((draws[:, None] == own[None]).all(2).any(1).all()):
+            raise ValueError(
+                "theta_o: expected fresh draws of q at x_o; got the calibration's own theta_q "
+                "there, on which the test was trained. Draw again."
+            )
+
+
+def check_rows(rows: Any, n: int) -> Tensor:
+    """Whole numbers, a slice or a mask over n rows, as whole numbers; or refuses."""
+    try:
+        given = np.arange(n)[rows] if isinstance(rows, slice) else np.asarray(rows)
+        mask = given.dtype.kind == "b" and given.shape == (n,)
+        if given.ndim != 1 or not (mask or given.dtype.kind in "iu"):
+            raise IndexError(f"{given.dtype} of shape {given.shape}")
+        return torch.from_numpy(np.arange(n)[given])
+    except (IndexError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"rows: expected whole numbers, a slice or a mask over {n} rows; got {error}."
+        ) from error
+
+
+class Sealed:
+    """Remembers what its tensors hold when it is sealed, and refuses use after a change."""
+
+    def seal(self) -> None:
+        """Remembers what the tensors hold now."""
+        vars(self)["_sealed"] = self._fingerprints()
+
+    def check_whole(self) -> None:
+        """Refuses an object whose arrays were written after they were checked."""
+        if self._fingerprints() != vars(self)["_sealed"]:
+            raise ValueError(
+                "calibration: expected arrays as they were checked; got some that were changed "
+                "in place. Make a new Calibration of changed copies, such as theta.clone()."
+            )
+
+    def _fingerprints(self) -> list[int]:
+        """Numbers that change when tensors are written.
+
+        On the CPU a checksum of their memory, each part of it once: torch does not count what is
+        written through NumPy, which shares it. Elsewhere torch counts all.
+        """
+        sums, counts = {}, []
+        for array in vars(self).values():
+            if not isinstance(array, Tensor):
+                continue
+            storage = array.untyped_storage()
+            if array.device.type != "cpu":
+                counts += [] if array.is_inference() else [array._version]
+            elif storage.data_ptr() not in sums:
+                memory: Any = torch.empty(0, dtype=torch.uint8, device="cpu").set_(storage)
+                sums[storage.data_ptr()] = zlib.crc32(memory.numpy())
+        return [*sums.values(), *counts]
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.check_whole()
+        return vars(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.seal()
 
 
 def check_noise(theta_q: Tensor, x: Tensor, distance: Distances = torch.cdist) -> None:
     """Refuses draws (n, k, m) at features of x (n, d) that share their noise."""
     if theta_q.shape[1] < FEWEST_DRAWS:
         return
-    sets = _some(theta_q)
+    sets = _first_sets(theta_q)
     _check_places(sets)
     half = min(PAIRED, len(sets)) // 2
     apart = distance(x[:half], x[half : 2 * half]).cpu()
     _check_spacings(sets[: 2 * half], apart)
 
 
-def _some(theta_q: Tensor) -> Tensor:
+def _first_sets(theta_q: Tensor) -> Tensor:
     """The first sets, as many as are needed, with shape (c, m, k) in double precision."""
     most = max(100, ROOM // theta_q[0].numel())
     return theta_q[:most].cpu().double().mT
 
 
-def _refused(seen: str) -> ValueError:
+def _shared_noise(found: str) -> ValueError:
     return ValueError(
-        f"theta_q: expected draws of q with noise of their own at every x; got {seen}. With the "
+        f"theta_q: expected draws of q with noise of their own at every x; got {found}. With the "
         "same noise at every x any q is rejected. Mend the sampler: a fresh random key for every "
         "x, or one call for all x. If draws were put into an order, shuffle them at each x."
     )
@@ -87,7 +207,7 @@ def _check_places(sets: Tensor) -> None:
     rough = means.diff().square().sum(1) > ROUGH * square
     p = np.where(rough.numpy(), p, 1.0)
     if p.min() < REFUSAL / len(p):
-        raise _refused(
+        raise _shared_noise(
             f"draws whose order in theta[{p.argmin()}] is alike at every x (Friedman p = "
             f"{p.min():.1g})"
         )
@@ -112,7 +232,7 @@ def _check_spacings(sets: Tensor, apart: Tensor) -> None:
         most = int(counts.max())
         p = scipy.special.bdtrc(most - 1, half, CHANCE) if most else 1.0
         if p < REFUSAL / sets.shape[1]:
-            raise _refused(
+            raise _shared_noise(
                 f"the same draws of theta[{int(counts.argmax())}], up to location and scale, in "
                 f"{most} of {half} pairs of x"
             )
@@ -128,14 +248,15 @@ def _nearest(apart: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _alike(first: Tensor, second: Tensor) -> Tensor:
-    """Whether spacings (h, m, k - 1) are the same but for a factor, with shape (h, m)."""
+    """Whether spacings (h, m, k - 1) are the same up to a factor, with shape (h, m)."""
     # Where both are ties there is nothing to compare; a tie in one of them is a difference.
-    told = (first > 0) | (second > 0)
+    compared = (first > 0) | (second > 0)
     tiny = torch.finfo(first.dtype).tiny
-    apart = first.clamp_min(tiny).log() - second.clamp_min(tiny).log()
-    count = told.sum(2)
-    mean = (apart * told).sum(2) / count.clamp_min(1)
-    variance = ((apart - mean[..., None]).square() * told).sum(2) / (count - 1).clamp_min(1)
+    ratios = first.clamp_min(tiny).log() - second.clamp_min(tiny).log()
+    count = compared.sum(2)
+    mean = (ratios * compared).sum(2) / count.clamp_min(1)
+    squares = ((ratios - mean[..., None]).square() * compared).sum(2)
+    variance = squares / (count - 1).clamp_min(1)
     return (variance < ALIKE) & (count >= max(2, first.shape[2] // 2))
 
 
@@ -156,7 +277,7 @@ class Autocorrelation:
 
     @property
     def words(self) -> str:
-        """What was seen, and what to do."""
+        """What was found, and what to do."""
         return (
             f"Draws of q at the same x are correlated, as those of a Markov chain: by "
             f"{self.correlation:.2f} at lag {self.lag} in theta[{self.parameter}]. Of {self.k} "
@@ -180,29 +301,29 @@ def autocorrelation(theta_q: Tensor) -> Autocorrelation | None:
     k = theta_q.shape[1]
     if k < FEWEST_DRAWS or len(theta_q) < FEWEST_SETS:
         return None
-    sets = _some(theta_q)
-    each = [_correlated(sets, lag) for lag in range(1, 1 + min(LAGS, k // 2))]
-    told, size = (torch.stack(parts) for parts in zip(*each, strict=True))
-    told = torch.where(told > ERRORS, size, 0.0)
-    lag, parameter = divmod(int(told.argmax()), told.shape[1])
-    if told.max() < LEAST or _sorted(sets):
+    sets = _first_sets(theta_q)
+    each = [_correlations(sets, lag) for lag in range(1, 1 + min(LAGS, k // 2))]
+    errors, excess = (torch.stack(parts) for parts in zip(*each, strict=True))
+    excess = torch.where(errors > ERRORS, excess, 0.0)
+    lag, parameter = divmod(int(excess.argmax()), excess.shape[1])
+    if excess.max() < LEAST or _sorted(sets):
         return None
-    rho, effective = _solved(float(told.max()), lag + 1, k)
+    rho, effective = _first_order_chain(float(excess.max()), lag + 1, k)
     return Autocorrelation(parameter, lag + 1, rho, effective, k)
 
 
-def _correlated(sets: Tensor, lag: int) -> tuple[Tensor, Tensor]:
-    """Correlations of draws with those a lag before, less what exchangeable ones have.
+def _correlations(sets: Tensor, lag: int) -> tuple[Tensor, Tensor]:
+    """Correlations of draws with those a lag before, less those of exchangeable draws, (m,).
 
-    Their mean over sets (c, m, k) in standard errors, and that of all sets together, (m,) each.
+    Their mean over sets (c, m, k) in standard errors, and that of all sets together.
     """
     c, _, k = sets.shape
     centred = sets - sets.mean(2, keepdim=True)
     products = (centred[..., lag:] * centred[..., :-lag]).mean(2)
     variance = centred.square().mean(2)
     excess = torch.where(variance > 0, products / variance + 1 / (k - 1), 0.0)
-    told = math.sqrt(c) * excess.mean(0) / excess.std(0)
-    return told, products.sum(0) / variance.sum(0) + 1 / (k - 1)
+    errors = math.sqrt(c) * excess.mean(0) / excess.std(0)
+    return errors, products.sum(0) / variance.sum(0) + 1 / (k - 1)
 
 
 def _sorted(sets: Tensor) -> bool:
@@ -212,7 +333,7 @@ def _sorted(sets: Tensor) -> bool:
     return bool((monotone & (steps != 0).any(2)).double().mean(0).max() > 0.5)
 
 
-def _solved(excess: float, lag: int, k: int) -> tuple[float, float]:
+def _first_order_chain(excess: float, lag: int, k: int) -> tuple[float, float]:
     """Correlation and effective number of k draws of a first-order chain at steps of a lag.
 
     With a variance v of the mean of a set, centred draws have the correlation (rho - v) / (1 - v).
@@ -220,6 +341,6 @@ def _solved(excess: float, lag: int, k: int) -> tuple[float, float]:
     rho = np.linspace(0, 0.99, 400)
     steps = np.arange(1, -(-k // lag))
     v = (1 + 2 * rho[:, None] ** steps @ (1 - lag * steps / k)) / k
-    seen = (rho - v) / (1 - v) + 1 / (k - 1)
-    found = float(np.interp(excess, np.maximum.accumulate(seen), rho))
-    return found, float(1 / np.interp(found, rho, v))
+    expected = (rho - v) / (1 - v) + 1 / (k - 1)
+    correlation = float(np.interp(excess, np.maximum.accumulate(expected), rho))
+    return correlation, float(1 / np.interp(correlation, rho, v))

@@ -1,11 +1,11 @@
 r"""What a posterior and a flow must offer, and the proof that a flow is one q.
 
 A **posterior** gives draws of q at an observation. A **flow** maps latents to parameters,
-:math:`\theta = T(z; x)` with z from a base :math:`u(z)`, and has an inverse besides. q is right at
+:math:`\theta = T(z; x)` with z from a base :math:`u(z)`, and also has an inverse. q is right at
 x if and only if :math:`T^{-1}(\theta; x) \sim u` for :math:`\theta \sim p(\theta \mid x)`
-(Linhart et al. 2023, Theorem 4). The base does not depend on x, on the flow or on the data, which
-is why nulls in latent space can be drawn at will. The checks below make sure that the inverse, the
-base and the samples speak of the same q.
+(Linhart et al. 2023, Theorem 4). The base does not depend on x, on the flow or on the data, so
+that the null in latent space is known. The checks below make sure that the inverse, the base and
+the samples belong to the same q.
 """
 
 import math
@@ -20,11 +20,29 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from .._support.inputs import check_finite, check_kind, cpu
+from .._support.inputs import check_finite, cpu
 from .._support.random import call_user_code, isolated, stream
 
 if TYPE_CHECKING:
     from .tables import Layout
+
+# Draws by which a flow is checked, and x at which they are made.
+HANDFUL, SITES = 512, 16
+# Rows that are mapped to latents at a time.
+ROWS = 2**13
+# Seconds that a call may take.
+LIMIT = 600.0
+# The chance that a right flow is refused, for each view of its latents; and that a check with a
+# right flow falls back to draws.
+REFUSAL, FALLBACK = 1e-6, 1e-5
+# Draws at one x whose mean is compared with that of the base.
+TOGETHER = 16
+
+# Latents (n, m) and log-densities (n,) of parameters (n, m) at observations (n, ...); features
+# (n, d) of the latter.
+Coordinates = Callable[[Tensor, Tensor], Tensor]
+LogDensity = Callable[[Tensor, Tensor], Tensor]
+Embed = Callable[[Tensor], Any]
 
 
 class Base(Protocol):
@@ -74,8 +92,9 @@ class TorchBase:
 def as_base(base: Any, dim: int) -> Base:
     """A base of this dimension; a standard normal is recognised by its density."""
     if isinstance(base, Distribution):
-        foreign = TorchBase(base)
-        base = StandardNormal(dim) if foreign.dim == dim and _is_standard(base) else foreign
+        base = TorchBase(base)
+        if base.dim == dim and _is_standard(base.distribution):
+            base = StandardNormal(dim)
     if not callable(getattr(base, "sample", None)) or not hasattr(base, "dim"):
         raise TypeError(
             "base: expected a torch.distributions.Distribution or an object with `dim` and "
@@ -98,18 +117,6 @@ def _is_standard(distribution: Distribution) -> bool:
     except (ValueError, NotImplementedError, RuntimeError):
         return False
     return density.shape == expected.shape and torch.allclose(density.to(expected), expected, 1e-4)
-
-
-HANDFUL = 512
-# Rows that are mapped to latents at a time.
-ROWS = 2**13
-# Seconds that a call may take.
-LIMIT = 600.0
-# The chance that a right flow is refused: about one in a million for each parameter; and that a
-# check falls back to draws.
-REFUSAL, FALLBACK = 1e-6, 1e-5
-# Draws at one x whose mean is looked at.
-TOGETHER = 16
 
 
 class Posterior(ABC):
@@ -146,16 +153,16 @@ class Posterior(ABC):
         return None
 
     @property
-    def coordinates(self) -> "Coordinates | None":
+    def coordinates(self) -> Coordinates | None:
         """An invertible map of parameters at each x, in which draws are nearly standard normal.
 
-        That of a flow of whose draws some are left out, as outside of the prior. Its base says
-        nothing of q then, but truths and draws can be compared in it.
+        That of a flow some of whose draws are left out, such as those outside of the prior. Its
+        base says nothing about q then, but true parameters can be compared with draws in it.
         """
         return None
 
     @property
-    def log_density(self) -> "LogDensity | None":
+    def log_density(self) -> LogDensity | None:
         """The log-density of q, if it is known, as :func:`assay.coverage` takes it.
 
         Of parameters (b, m) at observations (b, ...); a constant for each x may be missing.
@@ -163,7 +170,7 @@ class Posterior(ABC):
         return None
 
     @property
-    def embed(self) -> "Embed | None":
+    def embed(self) -> Embed | None:
         """The summary network of the posterior, if it has one: observations to features (n, d)."""
         return None
 
@@ -173,15 +180,8 @@ class Posterior(ABC):
         return None
 
     def remarks(self, x: Tensor) -> tuple[str, ...]:
-        """What has to be said of draws at observations (b, ...)."""
+        """Sentences about draws at observations (b, ...), for the reader of a result."""
         return ()
-
-
-# Latents (n, m) and log-densities (n,) of parameters (n, m) at observations (n, ...); features
-# (n, d) of the latter.
-Coordinates = Callable[[Tensor, Tensor], Tensor]
-LogDensity = Callable[[Tensor, Tensor], Tensor]
-Embed = Callable[[Tensor], Any]
 
 
 def fresh_key() -> int:
@@ -192,32 +192,25 @@ def fresh_key() -> int:
 def as_posterior(posterior: Any, x: Tensor, layout: "Layout | None" = None) -> Posterior:
     """A posterior of what users have; functions are tried at some observations x (b, ...).
 
-    Where the columns of x are those of a dict, functions are given dicts.
-
-    Objects of other libraries are known to :mod:`assay.adapters`; an object may have
-    ``sample_batched(x, n)`` or ``sample(x, n)``, and `theta_to_base` and `base` if it is a flow.
+    Where the columns of x are those of a dict, functions are given dicts. An object may be that of
+    a library that :mod:`assay.adapters` knows, or have ``sample_batched(x, n)`` or
+    ``sample(x, n)``, and `theta_to_base` and `base` if it is a flow.
 
     Example:
         >>> as_posterior(lambda x, n: x + torch.randn(n, 2), torch.zeros(4, 2)).way.words
         'one x and n, to draws (n, m)'
-        >>> normal = torch.distributions.MultivariateNormal
-        >>> as_posterior(lambda x: normal(x, torch.eye(2)), torch.zeros(4, 2)).way.words
-        'many x, to a batch of distributions'
     """
     if isinstance(posterior, Posterior):
         return posterior
-    known = None if isinstance(posterior, type) else _adapters().adapted(posterior, x, layout)
+    # Adapters import this module; it imports them by name, when a posterior is given.
+    adapters: Any = import_module("assay.adapters")
+    known = None if isinstance(posterior, type) else adapters.adapted(posterior, x, layout)
     if known is None:
         raise TypeError(
             "posterior: expected an object with sample(x, n), a function of x and n, or a "
             f"Calibration; got {type(posterior).__name__}."
         )
     return cast(Posterior, known)
-
-
-def _adapters() -> Any:
-    """Adapters know this module; it asks for them by name, when a posterior is given."""
-    return import_module("assay.adapters")
 
 
 def is_flow(posterior: Any) -> bool:
@@ -236,13 +229,6 @@ class Flow(Protocol):
         """Maps parameters (n, m) at observations (n, ...) to latents (n, m)."""
 
     def sample(self, x: Tensor, n: int) -> Tensor:
-        """Returns n draws (n, m) at one observation x, with shape (...,)."""
-
-
-class Sampler(Protocol):
-    """What gives draws at one x."""
-
-    def sample(self, x: Tensor, n: int) -> Any:
         """Returns n draws (n, m) at one observation x, with shape (...,)."""
 
 
@@ -281,7 +267,7 @@ def flow_to_base(flow: Flow, theta: Tensor, x: Tensor) -> Tensor:
     return z
 
 
-def flow_sample(flow: "Sampler", x: Tensor, n: int, generator: torch.Generator) -> Tensor:
+def flow_sample(flow: Flow, x: Tensor, n: int, generator: torch.Generator) -> Tensor:
     """Returns n draws (n, m) of a flow at one observation, and checks them."""
     theta = call_user_code("flow.sample", flow.sample, x, n, generator=generator)
     if theta.ndim != 2 or len(theta) != n:
@@ -295,54 +281,47 @@ def flow_sample(flow: "Sampler", x: Tensor, n: int, generator: torch.Generator) 
 
 def check_inverse(flow: Flow, base: Base, x: Tensor, generator: torch.Generator) -> None:
     """Refuses a flow whose inverse does not map a handful of its samples to its base."""
-    sites = x[: min(len(x), 16)]
+    sites = x[:SITES]
     each = HANDFUL // len(sites)
-    theta = _own_draws(flow, sites, each, generator)
+    if isinstance(flow, Posterior):  # in one call
+        theta = call_user_code("flow", flow.sample_batched, sites, each, generator=generator)
+        check_finite("flow.sample_batched(x, n)", theta)
+        theta = theta.flatten(0, 1).to(x)
+    else:
+        theta = torch.cat([flow_sample(flow, at, each, generator) for at in sites])
     if theta.shape[1] != base.dim:
         raise ValueError(
             f"flow.sample: expected draws of {base.dim} parameters; got {theta.shape[1]}."
         )
     z = flow_to_base(flow, theta, sites.repeat_interleave(each, 0))
-    _check_base(z, base, "flow", _NOT_INVERSE)
+    check_base(z, base, "flow", _NOT_INVERSE)
 
 
-def _own_draws(flow: Flow, x: Tensor, n: int, generator: torch.Generator) -> Tensor:
-    """Draws (b n, m) of a flow at observations (b, ...), in one call where it takes many."""
-    if not isinstance(flow, Posterior):
-        return torch.cat([flow_sample(flow, at, n, generator) for at in x])
-    drawn = call_user_code("flow", flow.sample_batched, x, n, generator=generator)
-    check_finite("flow.sample_batched(x, n)", drawn)
-    return drawn.flatten(0, 1).to(x)
-
-
-def check_own(z: Tensor, base: Base, name: str) -> None:
-    """Refuses latents (n, m) of draws that a handful shows not to be the flow's."""
-    _check_base(z[:HANDFUL], base, name, _ANOTHER_Q)
-
-
-def check_flow(flow: Any) -> None:
-    """Refuses what lacks a flow's members."""
-    hint = " Zuko's flows are wrapped by assay.adapters.zuko.ZukoFlow."
-    expected = "an object with base, theta_to_base(theta, x) and sample(x, n)."
-    check_kind("flow", flow, expected + hint, "base", "theta_to_base", "sample")
-
-
-def _check_base(z: Tensor, base: Base, name: str, message: str) -> None:
-    """Refuses latents that are visibly not draws of the base."""
+def check_base(z: Tensor, base: Base, name: str, message: str = _ANOTHER_Q) -> None:
+    """Refuses latents (n, m) a handful of which are visibly not draws of the base."""
     from scipy.stats import ks_2samp  # costs half a second, and is needed for flows alone
 
+    own = _views(z[:HANDFUL].cpu())
     reference = _views(base.sample(100 * HANDFUL, stream(0, "reference", name)))
-    for view, (own, expected) in enumerate(zip(_views(z.cpu()), reference, strict=True)):
-        p = ks_2samp(own, expected, method="asymp").pvalue
+    for view, both in enumerate(zip(own, reference, strict=True)):
+        p = ks_2samp(*both, method="asymp").pvalue
         if p < REFUSAL:
             raise AnotherQ(message.format(name=name, p=p, view=view))
 
 
-def check_sets(flow: Flow, base: Base, draws: Tensor, x: Tensor, groups: Tensor) -> None:
-    """Refuses draws (c, s, m) at x (c, ...) whose latents in any group (g, c) are not the base's.
+def _views(z: Tensor) -> list[np.ndarray]:
+    """Coordinates, products of neighbours and a few projections of latents (n, m)."""
+    products = z * z.roll(1, 1) if z.shape[1] > 1 else z[:, :0]
+    directions = cpu.randn(z.shape[1], 4, generator=stream(0, "projections"))
+    views = torch.cat([z.double(), products.double(), z.double() @ directions.double()], 1)
+    return list(views.numpy().T)
 
-    Truncation need not show on average: groups are those near an observation, and what draws at
-    the same x have in common counts as well. Of a base that is not normal nothing is told.
+
+def check_sets(flow: Flow, base: Base, draws: Tensor, x: Tensor, groups: Tensor) -> None:
+    """Refuses draws (c, s, m) at x (c, ...) whose latents in some group (g, c) are not the base's.
+
+    Truncation need not show on average over x: groups are those near an observation, and what
+    draws at the same x have in common counts, too. Only a normal base is checked.
     """
     if not isinstance(base, StandardNormal):
         return
@@ -368,11 +347,3 @@ def _normality(z: Tensor) -> float:
     tails = [ndtr(-means.abs().numpy())]
     tails += [tail(n, total.numpy()) for total, n in squares for tail in (chdtr, chdtrc)]
     return float(2 * views.shape[1] * len(tails) * np.min(tails))
-
-
-def _views(z: Tensor) -> list[np.ndarray]:
-    """Coordinates, products of neighbours and a few projections of latents (n, m)."""
-    products = z * z.roll(1, 1) if z.shape[1] > 1 else z[:, :0]
-    directions = cpu.randn(z.shape[1], 4, generator=stream(0, "projections"))
-    views = torch.cat([z.double(), products.double(), z.double() @ directions.double()], 1)
-    return list(views.numpy().T)

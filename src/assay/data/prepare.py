@@ -1,8 +1,8 @@
 """What a check looks at: pairs with draws of q, observations with draws there, what is near.
 
 They come from a calibration, from a posterior with pairs, or from a posterior with a simulator.
-The test that decides looks at latents where the posterior is a flow, which say more than draws,
-and at draws of q otherwise. Everything else looks at draws of q in parameters.
+The test that decides looks at latents where the posterior is a flow, since they say more than
+draws do, and at draws of q otherwise. Everything else looks at draws of q in parameters.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,21 +16,11 @@ from .._support.inputs import check_count, check_kind, check_names, cpu
 from .._support.random import stream
 from ..names import readable
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
-from .calibration import Calibration, Draws, Joint, Latents
-from .draw import Drawing, draw_observed, drawn_at
+from .calibration import Calibration, Draws, Latents
+from .draw import Drawing, draw_observed, draw_pairs
 from .guards import autocorrelation
-from .pairs import Simulations, pairs_around
-from .posterior import (
-    AnotherQ,
-    Base,
-    Embed,
-    Flow,
-    Posterior,
-    as_posterior,
-    check_sets,
-    flow_to_base,
-    latents,
-)
+from .posterior import AnotherQ, Embed, Flow, Posterior, check_sets, latents
+from .simulate import Simulations, pairs_around
 from .tables import Layout
 
 # Draws of q that are made at each observation.
@@ -54,30 +44,18 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The samples of a check.
+    """The samples of a check."""
 
-    Args:
-        pairs: Pairs with draws of q, in parameters; latents if a calibration has nothing else.
-        test_pairs: The same pairs for the test that decides, in latents where q is a flow.
-        prior_pairs: Pairs whose parameters are of the prior, with draws of q: the same pairs, or
-            a part of their own where a simulator makes the others around x_o.
-        observed: The observations, with a leading axis, and draws of q there.
-        near: What is near an observation.
-        names, labels: Names of the parameters and of the observations.
-        remarks: Sentences about the samples.
-        predicted: Simulations of one draw of q at each observation, and these draws; None without
-            a simulator.
-        around: Whether pairs were simulated around the observations.
-    """
-
-    pairs: Calibration
-    test_pairs: Calibration
-    prior_pairs: Calibration
-    observed: Draws
+    pairs: Calibration  # with draws of q, in parameters; latents if a calibration has nothing else
+    test_pairs: Calibration  # the same for the test that decides, in latents where q is a flow
+    prior_pairs: Calibration  # the same, or those from the prior beside pairs around x_o
+    observed: Draws  # the observations, with a leading axis, and draws of q there
     near: Nearest
-    names: tuple[str, ...]
-    labels: tuple[str, ...]
-    remarks: tuple[str, ...]
+    names: tuple[str, ...]  # of the parameters
+    labels: tuple[str, ...]  # of the observations
+    remarks: tuple[str, ...]  # sentences about the samples
+    # With a simulator: simulations of one draw of q at each observation, and these draws; whether
+    # pairs were simulated around the observations.
     predicted: tuple[Tensor, Tensor] | None = None
     around: bool = False
 
@@ -93,16 +71,17 @@ def prepare(
     """Makes the samples of a check, or refuses what does not fit together."""
     if x_o is None:
         raise ValueError("x_o: expected the observation to be checked; got None.")
+    calibrated, paired = isinstance(posterior, Calibration), theta is not None or x is not None
     if source is not None:
-        if theta is not None or x is not None or isinstance(posterior, Calibration):
+        if paired or calibrated:
             raise ValueError(
                 "simulator: expected it in place of pairs; got both. Use check(posterior, "
                 "simulator=simulator, prior=prior, x_o=x_o), or check(posterior, theta, x, x_o)."
             )
         return _from_simulator(posterior, x_o, options, source)
-    if not isinstance(posterior, Calibration):
+    if not calibrated:
         return _from_posterior(posterior, theta, x, x_o, options)
-    if theta is not None or x is not None or options.embed is not None:
+    if paired or options.embed is not None:
         raise ValueError(
             "theta: expected None with a calibration, which holds theta, x and embed; got "
             "more. Use check(calibration, x_o=Draws(x_o, theta_o))."
@@ -132,20 +111,27 @@ def _from_posterior(posterior: Any, theta: Any, x: Any, x_o: Any, options: Optio
             "theta, x: expected calibration pairs that the posterior was not trained on; got "
             "None. Use check(posterior, theta, x, x_o)."
         )
-    given = Joint.of(theta, x, options.embed)
-    sampler = as_posterior(posterior, given.x, given.layout)
-    given = given.named_by(sampler)
-    drawn = drawn_at(sampler, given.x, options.draws, options.seed, "draws", options.drawing)
-    pairs = given.with_draws(drawn, given.features_by(sampler, options.embed))
-    many = _with_draws(_observed(x_o, given.layout), pairs, sampler, options)
-    test_pairs, remark = _test_pairs(sampler, pairs, many, options.seed)
-    near = _nearest(options.near, pairs, test_pairs)
-    remarks = *drawn.remarks, *remark
-    return _prepared(pairs, test_pairs, pairs, many, near, options, remarks)
+    sampler, given = draw_pairs(
+        posterior, theta, x, options.draws, options.embed, options.drawing, options.seed
+    )
+    pairs = Calibration(**given)
+    x_o = _observed(x_o, pairs.layout)
+    observed = x_o.many(pairs.observation(x_o))
+    observed = draw_observed(sampler, observed, options.seed, options.drawing)
+    test_pairs, remarks = _test_pairs(sampler, pairs, observed, options.seed)
+    near = as_nearest(options.near)
+    if near.distance is not None or not isinstance(test_pairs, Latents):
+        near = pairs.nearest(near)
+    elif pairs.features.shape[1] <= FEW_FEATURES:
+        near = replace(near, distance=Distance())
+    else:  # base draws are other ones in each copy: near for q by its draws alone
+        by_q = DistanceForQ.fit(pairs.features, cast(Tensor, pairs.theta_q))
+        near = replace(near, distance=by_q)
+    return _prepared(pairs, test_pairs, pairs, observed, near, options, pairs.remarks + remarks)
 
 
 def _from_simulator(posterior: Any, x_o: Any, options: Options, source: Simulations) -> Prepared:
-    made = pairs_around(
+    found = pairs_around(
         posterior,
         _observed(x_o, None),
         source,
@@ -154,14 +140,11 @@ def _from_simulator(posterior: Any, x_o: Any, options: Options, source: Simulati
         drawing=options.drawing,
         seed=options.seed,
     )
-    pairs, near = made.near, options.near
-    if near is None:
-        near = made.share
-    remarks = made.sentence, *made.near.remarks, *made.prior.remarks
-    prepared = _prepared(
-        pairs, pairs, made.prior, made.draws, pairs.nearest(near), options, remarks
-    )
-    return replace(prepared, predicted=made.predicted, around=made.around)
+    pairs, of_prior = found.near, found.prior
+    near = pairs.nearest(found.share if options.near is None else options.near)
+    remarks = found.sentence, *pairs.remarks, *of_prior.remarks
+    prepared = _prepared(pairs, pairs, of_prior, found.draws, near, options, remarks)
+    return replace(prepared, predicted=found.predicted, around=found.around)
 
 
 def _prepared(
@@ -182,7 +165,7 @@ def _prepared(
     labels = ("x_o",) if o == 1 else tuple(f"x_o[{i}]" for i in range(o))
     if options.labels is not None:
         labels = check_names("labels", options.labels, o)
-    remarks = tuple(dict.fromkeys((*remarks, *_own_remarks(pairs, observed, near, labels))))
+    remarks = tuple(dict.fromkeys((*remarks, *_remarks(pairs, observed, near, labels))))
     return Prepared(pairs, test_pairs, prior_pairs, observed, near, names, labels, remarks)
 
 
@@ -191,51 +174,6 @@ def _observed(x_o: Any, layout: Layout | None) -> Draws:
     if isinstance(x_o, Draws):
         return x_o
     return Draws(x_o, n=OBSERVED_DRAWS, layout=layout if isinstance(x_o, Mapping) else None)
-
-
-def _with_draws(given: Draws, pairs: Calibration, sampler: Posterior, options: Options) -> Draws:
-    """The observations with a leading axis, and draws of q there."""
-    many = given.many(pairs.observation(given))
-    if many.theta is not None:
-        return many
-    at = draw_observed(sampler, many.x, given.n, options.seed, options.drawing)
-    return replace(many, theta=at)
-
-
-def _nearest(near: float | Nearest | None, pairs: Calibration, test_pairs: Calibration) -> Nearest:
-    """What is near; for latents, whose base draws are others, near for q by its draws alone."""
-    near = as_nearest(near)
-    if near.distance is not None or not isinstance(test_pairs, Latents):
-        return pairs.nearest(near)
-    if pairs.features.shape[1] <= FEW_FEATURES:
-        return replace(near, distance=Distance())
-    return replace(near, distance=DistanceForQ.fit(pairs.features, cast(Tensor, pairs.theta_q)))
-
-
-def _test_pairs(
-    sampler: Posterior, pairs: Calibration, draws: Draws, seed: int
-) -> tuple[Calibration, tuple[str, ...]]:
-    """What the deciding test looks at: latents of a flow, coordinates in which q is normal, draws.
-
-    Latents are those of a flow that is one q with its draws: here, near x_o and there.
-    """
-    if sampler.flow is not None:
-        try:
-            base = _check_flow(sampler.flow, pairs, draws, seed)
-        except AnotherQ:
-            return pairs, (_DRAWS_INSTEAD,)
-        z = flow_to_base(sampler.flow, pairs.theta, pairs.x)
-        named: Any = {"names": pairs.names, "layout": pairs.layout}
-        return Latents(z, pairs.x, None, pairs.embed, base=base, flow=sampler.flow, **named), ()
-    if sampler.coordinates is None:
-        return pairs, ()
-    members = pairs.members
-    x = pairs.x.repeat_interleave(members.shape[1], 0)
-    z = latents(sampler.coordinates, members.flatten(0, 1), x).reshape(members.shape)
-    # A true parameter at the end of its range may have no finite latent.
-    if not z.isfinite().all():
-        return pairs, ()
-    return pairs.with_members(z[:, 0], z[:, 1:]), (_COORDINATES,)
 
 
 _COORDINATES = (
@@ -248,32 +186,55 @@ _DRAWS_INSTEAD = (
 )
 
 
-def _check_flow(flow: Flow, pairs: Calibration, draws: Draws, seed: int) -> Base:
-    """The base of a flow whose draws, everywhere, near observations and there, belong to it."""
+def _test_pairs(
+    sampler: Posterior, pairs: Calibration, observed: Draws, seed: int
+) -> tuple[Calibration, tuple[str, ...]]:
+    """What the deciding test looks at: latents of a flow, coordinates in which q is normal, draws.
+
+    Latents are those of a flow to which its draws belong.
+    """
+    if sampler.flow is not None:
+        try:
+            return _as_latents(sampler.flow, pairs, observed, seed), ()
+        except AnotherQ:
+            return pairs, (_DRAWS_INSTEAD,)
+    if sampler.coordinates is None:
+        return pairs, ()
+    members = pairs.members
+    x = pairs.x.repeat_interleave(members.shape[1], 0)
+    z = latents(sampler.coordinates, members.flatten(0, 1), x).reshape(members.shape)
+    # A true parameter at the end of its range may have no finite latent.
+    if not z.isfinite().all():
+        return pairs, ()
+    return pairs.with_members(z[:, 0], z[:, 1:]), (_COORDINATES,)
+
+
+def _as_latents(flow: Flow, pairs: Calibration, observed: Draws, seed: int) -> Latents:
+    """Latents of a flow whose draws belong to it: everywhere, near observations and there."""
     z = pairs.to_latent(flow, seed)
-    observation = z.observe(draws, seed).observation
+    observation = z.observe(observed, seed).observation
     theta = pairs.members[:, 1:]
     near = Nearest(distance=Distance()).inside(pairs.features, observation.features)
     everywhere = torch.ones_like(near[:1])
     check_sets(flow, z.base, theta, pairs.x, torch.cat([everywhere, near]))
     each = cpu.eye(len(observation.x), dtype=torch.bool)
-    check_sets(flow, z.base, cast(Tensor, draws.theta).to(theta), observation.x, each)
-    return z.base
+    check_sets(flow, z.base, cast(Tensor, observed.theta).to(theta), observation.x, each)
+    return z
 
 
-def _own_remarks(
-    pairs: Calibration, draws: Draws, near: Nearest, labels: tuple[str, ...]
+def _remarks(
+    pairs: Calibration, observed: Draws, near: Nearest, labels: tuple[str, ...]
 ) -> list[str]:
-    """What is to be said of draws: a chain, or other draws at x_o than at the nearest x."""
+    """Remarks on draws: constant ones, a chain, or other draws at x_o than at the nearest x."""
     remarks, members = list(pairs.remarks), pairs.members[:, 1:]
     if (members == members[:1, :1]).all((0, 1)).any():
         remarks.append("q's draws of a parameter are all the same: tests over all x are left out.")
     chain = autocorrelation(members)
     if chain is not None:
         remarks.append(chain.words)
-    inside = near.inside(pairs.features, pairs.observation(draws).features)
+    inside = near.inside(pairs.features, pairs.observation(observed).features)
     strange = []
-    for label, rows, theta in zip(labels, inside, cast(Tensor, draws.theta), strict=True):
+    for label, rows, theta in zip(labels, inside, cast(Tensor, observed.theta), strict=True):
         there = cast(Tensor, pairs.theta_q)[rows].flatten(0, 1)
         theta = theta.to(there)
         within = (theta >= there.amin(0)) & (theta <= there.amax(0))

@@ -1,19 +1,20 @@
-r"""Zoom: calibration drawn around an observation, and tests that stay exact.
+r"""Pairs from a proposal around an observation, in sets with which tests stay exact.
 
-Parameters are drawn from a proposal g near x_o in place of the prior :math:`\pi`, and then
+Parameters come from a proposal g near x_o in place of the prior :math:`\pi`, and then
 :math:`x \sim p(x \mid \theta)`. With :math:`w = g / \pi` their joint density is
 
 .. math:: g(\theta) \, p(x \mid \theta) = w(\theta) \, p(\theta \mid x) \, p(x),
 
-so that given x the truth is a draw of :math:`p \, w`. If q = p at x, the set of the truth and of
-draws of q has density :math:`p(x) \, w(a_j) \prod_i q(a_i \mid x)` where member j is the truth:
-**given the set, member j is the truth with chance** :math:`w(a_j) / \sum_i w(a_i)`.
+so that given x the true parameter is a draw of :math:`p \, w`. If q = p at x, the true parameter
+and draws of q, as a set, have density :math:`p(x) \, w(a_j) \prod_i q(a_i \mid x)` where member j
+is the true parameter: **given the set, that is member j with chance**
+:math:`w(a_j) / \sum_i w(a_i)`.
 
-Out of such a set :func:`exchangeable` picks k + 1 members each of which is the truth with the same
-chance, so that every null which exchanges the truth with draws of q is exact as it stands, for
-every diagnostic in parameter space. The members that are picked beside the truth look like draws
-of :math:`q \, w`: a classifier learns p / q but for a factor that depends on x alone, and is one
-if q = p.
+Out of such a set :func:`exchangeable` picks k + 1 members, each of which is the true parameter
+with the same chance. Every null that exchanges true parameters with draws of q is then exact as it
+is, for every diagnostic in parameter space. The members picked beside the true parameter look like
+draws of :math:`q \, w`: a classifier learns p / q up to a factor that depends on x alone, and is
+one if q = p.
 """
 
 import math
@@ -40,14 +41,15 @@ from .._support.inputs import (
 )
 from .._support.random import Seed, call_user_code, isolated, seed_of, stream
 from .calibration import Calibration
+from .posterior import Embed
 
 # Draws of q at each x for each companion that a set keeps.
 RESERVE = 4
-# The share of companions that may be the truth itself before weights are refused.
+# The share of companions that may be the true parameter itself before weights are refused.
 DEGENERATE = 0.5
 # Draws of the prior from which its covariance is taken.
 MOMENT_DRAWS = 2000
-# A parameter that the others leave this share of its deviation is one of them in disguise.
+# The least share of a parameter's deviation that may be left, given the parameters before it.
 SINGULAR = 1e-6
 # Rounds of rejection before a proposal is refused.
 ROUNDS = 100
@@ -132,8 +134,8 @@ class Around:
         """Draws with shape (n, m)."""
         kept: list[Tensor] = []
         for _ in range(ROUNDS):
-            drawn = self._drawn(n, generator)
-            kept.append(drawn[log_density("prior", self.prior, drawn) > -torch.inf])
+            theta = self._mixture(n, generator)
+            kept.append(theta[log_density("prior", self.prior, theta) > -torch.inf])
             if sum(map(len, kept)) >= n:
                 return torch.cat(kept)[:n]
         raise ValueError(
@@ -146,23 +148,24 @@ class Around:
         prior = log_density("prior", self.prior, theta)
         near = self._normal.log_prob(theta.double()[:, None])
         near = near.logsumexp(1) - math.log(near.shape[1])
-        parts = torch.stack([near + _log(1 - self.share), prior + _log(self.share)])
-        return torch.where(prior > -torch.inf, parts.logsumexp(0), -torch.inf)
+        shares = cpu.tensor([1 - self.share, self.share], dtype=torch.float64)
+        both = (torch.stack([near, prior]) + shares.log()[:, None]).logsumexp(0)
+        return torch.where(prior > -torch.inf, both, -torch.inf)
 
     def __repr__(self) -> str:
         return f"Around(theta={tuple(self.theta.shape)}, times={self.times}, share={self.share})"
 
     @cached_property
     def _normal(self) -> torch.distributions.MultivariateNormal:
-        """Normals at o observations."""
+        """The normal of each of the o observations."""
         prior = _precision("prior", self.prior.sample(MOMENT_DRAWS, stream(0, "moments")))
         each = self.theta if self.theta.ndim == 3 else self.theta[None]
         windows = torch.stack([_precision("theta", draws) for draws in each]) / self.times**2
         mean = each.double().mean(1)
         return torch.distributions.MultivariateNormal(mean, precision_matrix=windows + prior)
 
-    def _drawn(self, n: int, generator: torch.Generator) -> Tensor:
-        """Draws (n, m) of the mixture, wherever they are."""
+    def _mixture(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draws (n, m) of the mixture, inside the prior's support or not."""
         mean, factor = self._normal.loc, self._normal.scale_tril
         noise = cpu.randn(n, mean.shape[1], 1, generator=generator).to(mean)
         prior = self.prior.sample(n, generator).to(mean)
@@ -176,11 +179,11 @@ class Around:
 def zoom(
     model: Any, sample: Sample, proposal: Any, n: int, k: int = 8, seed: Seed = 0
 ) -> Calibration:
-    """Draws a calibration around an observation, with sets whose members are exchangeable.
+    """Simulates a calibration around an observation, with sets whose members are exchangeable.
 
-    Take it for any test in parameter space: with :class:`assay.Exchange` it is exact if q is right
-    at almost every x that the proposal leads to, with :class:`assay.LocalExchange` if q is right
-    near x_o. At each x, 4 k draws of q are made, of which a set keeps k.
+    It fits any test in parameter space, which is exact with :class:`assay.Exchange` if q is right
+    at almost every x that the proposal leads to, and with :class:`assay.LocalExchange` if q is
+    right near x_o. At each x, 4 k draws of q are made, of which a set keeps k.
 
     Args:
         model: A prior and a simulator: a :class:`Model`, or an object that has both.
@@ -195,37 +198,62 @@ def zoom(
         seed: An int or a generator. The same seed gives the same calibration.
 
     Example:
-        >>> def posterior(x, k, generator):  # of a standard normal, seen with unit noise
+        >>> def posterior(x, k, generator):  # of a standard normal with unit noise
         ...     return x[:, None] / 2 + 0.5**0.5 * torch.randn(len(x), k, 1, generator=generator)
         >>> def simulate(theta, generator):
         ...     return theta + torch.randn(theta.shape, generator=generator)
         >>> prior = torch.distributions.MultivariateNormal(torch.zeros(1), torch.eye(1))
         >>> x_o = torch.ones(1, 1)
         >>> theta_o = posterior(x_o, 500, torch.Generator())[0]
-        >>> near = zoom(Model(prior, simulate), posterior, Around(theta_o, prior), 300)
-        >>> near
+        >>> zoom(Model(prior, simulate), posterior, Around(theta_o, prior), 300)
         Calibration(n=300, m=1, k=8, x=(1,), space='parameters')
-        >>> bool(assay.score(near)(x_o).pvalue > 0.05)
-        True
     """
     check_kind("model", model, "a Model(prior, simulate)", "prior", "simulate")
     check_function("sample", sample, "a function of (x, k, generator)")
     prior, proposal = as_density("prior", model.prior), as_density("proposal", proposal)
     n, k, seed = check_count("n", n), check_count("k", k), seed_of(seed)
-    theta = called("proposal", proposal.sample, seed, n)
+    theta = call_seeded("proposal", proposal.sample, seed, n)
     _check_rows("proposal", theta, n)
     _check_support(theta, prior, proposal)
-    x = called("simulate", model.simulate, seed, theta)
+    x = call_seeded("simulate", model.simulate, seed, theta)
     _check_rows("simulate", x, n)
     check_fits("k", k, RESERVE * WORD * theta.numel())
-    theta_q = called("sample", sample, seed, x, RESERVE * k).to(theta)
+    draws = call_seeded("sample", sample, seed, x, RESERVE * k).to(theta)
     expected = n, RESERVE * k, theta.shape[1]
-    if theta_q.shape != expected:
-        raise ValueError(f"sample: expected shape {expected}; got {tuple(theta_q.shape)}.")
-    members = torch.cat([theta[:, None], theta_q], 1)
-    kept = companions(members, prior, proposal, k, seed)
-    weights = prior_over_proposal(theta, prior, proposal).to(theta)
-    return Calibration(theta, x, kept, weights=weights, plain_draws=theta_q[:, :k])
+    if draws.shape != expected:
+        raise ValueError(f"sample: expected shape {expected}; got {tuple(draws.shape)}.")
+    return exchangeable_pairs(theta, x, draws, prior, proposal, k, seed)
+
+
+def exchangeable_pairs(
+    theta: Tensor,
+    x: Tensor,
+    draws: Tensor,
+    prior: Density,
+    proposal: Density,
+    k: int,
+    seed: int,
+    embed: Embed | None = None,
+    remarks: tuple[str, ...] = (),
+) -> Calibration:
+    """Pairs (n, m) and (n, ...) of a proposal, with k of the draws of q (n, r, m) in each set."""
+    members = torch.cat([theta[:, None], draws], 1)
+    weights = _log_weights(members.flatten(0, 1), prior, proposal).unflatten(0, members.shape[:2])
+    # Draws outside the prior's support get the mean weight of their set. If q is right there are
+    # none; where it is not, they would never be picked without a weight.
+    outside = weights.isnan()
+    total = weights.masked_fill(outside, -torch.inf).logsumexp(1, keepdim=True)
+    mean = total - (~outside).sum(1, keepdim=True).log()
+    kept = exchangeable(torch.where(outside, mean, weights), k, seed)
+    return Calibration(
+        theta,
+        x,
+        members.gather(1, kept[..., None].expand(-1, -1, members.shape[2])),
+        embed,
+        remarks=remarks,
+        weights=prior_over_proposal(theta, prior, proposal).to(theta),
+        plain_draws=draws[:, :k],
+    )
 
 
 def prior_over_proposal(theta: Tensor, prior: Density, proposal: Density) -> Tensor:
@@ -233,52 +261,31 @@ def prior_over_proposal(theta: Tensor, prior: Density, proposal: Density) -> Ten
     return (-_log_weights(theta, prior, proposal)).softmax(0) * len(theta)
 
 
-def companions(members: Tensor, prior: Density, proposal: Density, k: int, seed: int) -> Tensor:
-    """The members (n, k, m) of sets (n, r, m), the truth first, that are exchangeable with it."""
-    weights = _log_weights(members.flatten(0, 1), prior, proposal).unflatten(0, members.shape[:2])
-    kept = exchangeable(_filled(weights), k, seed)
-    return members.gather(1, kept[..., None].expand(-1, -1, members.shape[2]))
+class NoCompanions(ValueError):
+    """The weights of a proposal leave nothing to exchange."""
 
 
-def exchangeable(log_weights: Tensor, k: int, seed: Seed = 0) -> Tensor:
-    r"""Chooses k companions for each truth, with which it is exchangeable if q is right.
+def exchangeable(weights: Tensor, k: int, seed: int = 0) -> Tensor:
+    r"""Picks k companions for each true parameter, with which it is exchangeable if q is right.
 
-    The r members of a set, which are the truth with chances :math:`c_j \propto w_j`, are laid in
-    random order on a circle, each on an arc of length :math:`(k + 1) \, c_j`. A uniform point of
-    the truth's arc, moved on by 0, 1, ..., k, hits k + 1 members: the truth and its companions.
+    The r members of a set, which are the true parameter with chances :math:`c_j \propto w_j`, are
+    laid in random order on a circle, each on an arc of length :math:`(k + 1) \, c_j`. A uniform
+    point of the true parameter's arc, moved on by 0, 1, ..., k, hits k + 1 members: the true
+    parameter and its companions (systematic sampling, Madow 1949; for exchanges with unequal odds
+    see Berrett, Wang, Barber and Samworth 2020).
 
-    If q is right the truth's arc is chosen in proportion to its length, so that the point is
-    uniform on the circle. Given where the k + 1 points are, each of them is then the first one
-    with chance 1 / (k + 1), and each of the k + 1 members is the truth with this chance. With
-    equal weights and r = k + 1 every set is kept as it is.
+    If q is right the arc of the true parameter is chosen in proportion to its length, so that the
+    point is uniform on the circle. Given where the k + 1 points are, each is then the first one
+    with the same chance, and each of the k + 1 members is the true parameter with this chance.
 
-    Args:
-        log_weights: Logarithms of proposal over prior at the members of n sets, the truth first,
-            with shape (n, r); a constant does not matter.
-        k: The number of companions.
-        seed: An int or a generator.
-
-    Returns:
-        The places of the companions, with shape (n, k). A member whose arc is longer than one can
-        be hit more than once.
-
-    References:
-        Madow 1949, *On the Theory of Systematic Sampling, II*, for arcs and steps; Berrett, Wang,
-        Barber and Samworth 2020, *The Conditional Permutation Test for Independence While
-        Controlling for Confounders*, for exchanges with unequal odds.
+    Weights (n, r) are logarithms of proposal over prior at the members of n sets, true parameters
+    first. The places of the companions are returned, with shape (n, k); a member whose arc is
+    longer than one can be hit more than once.
 
     Example:
         >>> exchangeable(torch.zeros(10, 4), 3)[0].sort().values  # all weigh the same
         tensor([1, 2, 3])
     """
-    (weights,) = as_tensors({"log_weights": log_weights}).values()
-    seed, k = seed_of(seed), check_count("k", k)
-    if weights.ndim != 2 or weights.isnan().any() or not weights[:, 0].isfinite().all():
-        raise ValueError(
-            "log_weights: expected numbers with shape (n, r), finite for the truths in the first "
-            f"column; got {tuple(weights.shape)} with {int((~weights.isfinite()).sum())} that are "
-            "not finite."
-        )
     (n, r), device = weights.shape, weights.device
     order = cpu.rand(n, r, generator=stream(seed, "circle")).argsort(1)
     arcs = (k + 1) * weights.cpu().double().softmax(1).gather(1, order)
@@ -289,7 +296,13 @@ def exchangeable(log_weights: Tensor, k: int, seed: Seed = 0) -> Tensor:
     moved = (point + cpu.arange(1, k + 1)) % (k + 1)
     # Rounding may leave a point beyond the last end.
     kept = order.gather(1, torch.searchsorted(ends, moved).clamp_max(r - 1))
-    _check_choice(kept)
+    alone = float((kept == 0).double().mean())
+    if alone > DEGENERATE:
+        raise NoCompanions(
+            "proposal: expected weights that several members of a set share; got sets in which "
+            f"{alone:.0%} of the companions are the true parameter itself. Widen the proposal, or "
+            "give it a larger share of the prior."
+        )
     return kept.to(device)
 
 
@@ -335,7 +348,7 @@ class _TorchDensity:
         """Log-densities (n,) of parameters (n, m); minus infinity outside the support."""
         inside: Tensor = self.distribution.support.check(theta)  # type: ignore[union-attr]
         if inside.shape != theta.shape[:1]:
-            # Several densities for a row; whoever asked refuses the shape.
+            # Several densities for a row; `log_density` refuses the shape.
             return inside.double()
         densities = theta.new_full(theta.shape[:1], -torch.inf)
         densities[inside] = self.distribution.log_prob(theta[inside]).to(densities)
@@ -346,7 +359,6 @@ def _precision(name: str, theta: Tensor) -> Tensor:
     """The inverse covariance (m, m) of draws (n, m), in double precision."""
     covariance = torch.cov(theta.double().mT).reshape(theta.shape[1], -1)
     factor, failed = torch.linalg.cholesky_ex(covariance)
-    # What is left of each deviation, given the parameters before it.
     left = factor.diagonal() / covariance.diagonal().sqrt()
     if failed or not left.min() > SINGULAR:
         raise ValueError(
@@ -355,12 +367,8 @@ def _precision(name: str, theta: Tensor) -> Tensor:
     return torch.cholesky_inverse(factor)
 
 
-def _log(number: float) -> float:
-    return math.log(number) if number > 0 else -math.inf
-
-
-def called(name: str, function: Callable[..., Any], seed: int, *given: Any) -> Tensor:
-    """What foreign code returns, given a generator; the global ones are seeded meanwhile."""
+def call_seeded(name: str, function: Callable[..., Any], seed: int, *given: Any) -> Tensor:
+    """What a function returns, given a generator; the global ones are seeded during the call."""
     chance = stream(seed, name, "global")
     tensor = call_user_code(name, function, *given, stream(seed, name), generator=chance).cpu()
     check_finite(name, tensor)
@@ -380,7 +388,7 @@ def _log_weights(theta: Tensor, prior: Density, proposal: Density) -> Tensor:
 
 
 def _check_support(theta: Tensor, prior: Density, proposal: Density) -> None:
-    """Refuses draws of a proposal (n, m) that the prior, or its own density, does not know."""
+    """Refuses draws of a proposal (n, m) where the prior's density, or its own, is zero."""
     weights = _log_weights(theta, prior, proposal)
     outside, unknown = int(weights.isnan().sum()), int((weights == -torch.inf).sum())
     if outside:
@@ -392,28 +400,4 @@ def _check_support(theta: Tensor, prior: Density, proposal: Density) -> None:
         raise ValueError(
             "proposal: expected a finite log_prob at its own draws; got minus infinity at "
             f"{unknown} of {len(theta)}."
-        )
-
-
-def _filled(log_weights: Tensor) -> Tensor:
-    """Weights, with the mean of their set for draws of q outside the prior's support."""
-    # If q is right there are none. Where it is not, without weights they would not be seen.
-    outside = log_weights.isnan()
-    total = log_weights.masked_fill(outside, -torch.inf).logsumexp(1, keepdim=True)
-    mean = total - (~outside).sum(1, keepdim=True).log()
-    return torch.where(outside, mean, log_weights)
-
-
-class NoCompanions(ValueError):
-    """Weights leave nothing to exchange."""
-
-
-def _check_choice(kept: Tensor) -> None:
-    """Refuses weights that leave nothing to exchange: companions (n, k) that are the truth."""
-    alone = float((kept == 0).double().mean())
-    if alone > DEGENERATE:
-        raise NoCompanions(
-            "proposal: expected weights that several members of a set share; got sets in which "
-            f"{alone:.0%} of the companions are the truth itself. Widen the proposal, or give it "
-            "a larger share of the prior."
         )

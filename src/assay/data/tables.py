@@ -1,12 +1,12 @@
-"""Tables with names: data frames, xarray's data sets and dicts, matched by name.
+"""Tables with names: data frames, xarray's data sets and dicts of arrays.
 
 Columns of two tables are matched by their names, never by their places. Variables of a dict, or of
-a data set, may have any shape; they stand side by side in one array, with names such as
+a data set, may have any shape; they are put side by side in one array, with names such as
 ``beta[0]``.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,13 @@ import torch
 from .._support.inputs import as_tensors, cpu
 from .._support.random import stream
 
-# Draws that are taken of chains at x_o, at most, and at each x.
+# Draws that are taken from chains: at x_o, at most, and at each x.
 MOST, EACH = 1000, 16
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Variables, each with its shape, that stand side by side in the last axis of an array.
+    """Variables, each with its shape, side by side in the last axis of an array.
 
     Args:
         variables: Their names and shapes; () for a single number.
@@ -58,15 +58,6 @@ class Layout:
             start = stop
         return parts
 
-    def columns(self, other: "Layout", name: str, of: str) -> list[int]:
-        """Where columns of another table are found in this one, or refuses."""
-        if set(self.names) != set(other.names):
-            raise ValueError(
-                f"{name}: expected columns {list(other.names)}, as in {of}; got "
-                f"{list(self.names)}. Columns are matched by name."
-            )
-        return [self.names.index(each) for each in other.names]
-
 
 def layout_of(names: Iterable[Any] | None) -> Layout | None:
     """Single numbers with these names, if there are any."""
@@ -81,19 +72,23 @@ class Table:
     layout: Layout | None = None
 
     def like(self, other: "Layout | None", name: str, of: str) -> "Table":
-        """The same in the order of another table, where both have names."""
+        """The same in the order of another table, where both have names, which must be equal."""
         if self.layout is None or other is None:
             return Table(self.array, other)
-        return Table(self.array[..., self.layout.columns(other, name, of)], other)
+        own = self.layout.names
+        if set(own) != set(other.names):
+            raise ValueError(
+                f"{name}: expected columns {list(other.names)}, as in {of}; got {list(own)}. "
+                "Columns are matched by name."
+            )
+        return Table(self.array[..., [own.index(each) for each in other.names]], other)
 
 
 def as_table(name: str, given: Any, axes: int = 1) -> Table:
     """An array of whatever holds numbers, with names where it has them.
 
-    Args:
-        name: The argument, for messages.
-        given: A data frame, a series, a data set, a dict of arrays, or an array.
-        axes: Leading axes of the arrays of a dict: 1 for rows, 2 for draws at each row.
+    Given are a data frame, a series, a data set, a dict of arrays, with so many leading axes, or
+    an array; messages begin with the name.
 
     Example:
         >>> table = as_table("theta", {"mu": np.zeros(5), "beta": np.ones((5, 2))})
@@ -101,50 +96,40 @@ def as_table(name: str, given: Any, axes: int = 1) -> Table:
         (torch.Size([5, 3]), ('mu', 'beta[0]', 'beta[1]'))
     """
     library = _library(given)
-    if _chains(given):
-        return of_chains(given, MOST)
+    if _has_chains(given):
+        return _from_chains(given, MOST)
     if library == "pandas":
         names = given.columns if given.ndim == 2 else given.index
         return Table(given.to_numpy(), layout_of(names))
     if library == "xarray" and isinstance(given, Mapping):
         given = {str(key): given[key].values for key in given}
     elif library == "xarray":
-        return Table(given.values, _coordinates(given))
+        last = given.dims[-1] if given.ndim > 1 else None
+        names = given.coords[last].values if last in given.coords else None
+        return Table(given.values, layout_of(names))
     return _packed(name, given, axes) if isinstance(given, Mapping) else Table(given)
 
 
-def of_chains(given: Any, n: int, place: int = 0) -> Table:
-    """At most n draws of the posterior group of an InferenceData or a DataTree, (n, m).
+def as_draws_table(theta_q: Any, layout: Layout | None) -> Table:
+    """Draws (n, m) or (n, k, m); a dict has as many leading axes as make its names those of theta.
 
-    They are taken at random from all chains, so that they have no order. At different x, which
-    have different places, other draws are taken.
+    A list holds an InferenceData or a DataTree for each x; as many draws are taken from each.
     """
-    group = given["posterior"]
-    arrays = {str(name): group[name].values for name in group.data_vars}
-    joined = {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
-    table = _packed("theta", joined, 1)
-    order = cpu.randperm(len(table.array), generator=stream(0, "chains", place))
-    return Table(table.array[order[:n]], table.layout)
-
-
-def of_each(given: Sequence[Any], n: int) -> Table:
-    """Draws (b, n, m) of an InferenceData for each of b observations."""
-    tables = [of_chains(each, n, place) for place, each in enumerate(given)]
-    first = tables[0].layout
-    arrays = [table.like(first, "theta_q", "the first of them").array for table in tables]
-    if len({len(array) for array in arrays}) > 1:
-        raise ValueError(f"theta_q: expected at least {n} draws at every x; got fewer at some.")
-    return Table(torch.stack(arrays), first)
-
-
-def has_chains(given: Any) -> bool:
-    """Whether these are draws of a sampler, one InferenceData or DataTree for each x."""
-    return isinstance(given, list | tuple) and bool(given) and _chains(given[0])
-
-
-def _chains(given: Any) -> bool:
-    library = _library(given)
-    return library == "arviz" or (library == "xarray" and "posterior" in dir(given))
+    if isinstance(theta_q, list | tuple) and theta_q and _has_chains(theta_q[0]):
+        tables = [_from_chains(each, EACH, place) for place, each in enumerate(theta_q)]
+        first = tables[0].layout
+        arrays = [table.like(first, "theta_q", "the first of them").array for table in tables]
+        if len({len(array) for array in arrays}) > 1:
+            raise ValueError(
+                f"theta_q: expected at least {EACH} draws at every x; got fewer at some."
+            )
+        return Table(torch.stack(arrays), first)
+    if not isinstance(theta_q, Mapping) or not theta_q:
+        return as_table("theta_q", theta_q)
+    least = min(np.ndim(array) for array in theta_q.values())
+    tables = [as_table("theta_q", theta_q, axes) for axes in (1, 2) if axes <= least]
+    fits = [t for t in tables if layout and t.layout and set(t.layout.names) == set(layout.names)]
+    return (fits or tables[::-1] or [as_table("theta_q", theta_q)])[0]
 
 
 def as_observed(given: Any, layout: Layout | None) -> Table:
@@ -156,17 +141,28 @@ def as_observed(given: Any, layout: Layout | None) -> Table:
     return as_table("x_o", given, max([0, *over]))
 
 
+def _has_chains(given: Any) -> bool:
+    """Whether this is a sampler's InferenceData or DataTree."""
+    library = _library(given)
+    return library == "arviz" or (library == "xarray" and "posterior" in dir(given))
+
+
+def _from_chains(given: Any, n: int, place: int = 0) -> Table:
+    """At most n draws (n, m) of the posterior group, at random from all chains: without an order.
+
+    The place of x among others chooses which.
+    """
+    group = given["posterior"]
+    arrays = {str(name): group[name].values for name in group.data_vars}
+    joined = {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
+    table = _packed("theta", joined, 1)
+    order = cpu.randperm(len(table.array), generator=stream(0, "chains", place))
+    return Table(table.array[order[:n]], table.layout)
+
+
 def _library(given: Any) -> str:
     modules = {kind.__module__.split(".")[0] for kind in type(given).__mro__}
     return next((known for known in ("arviz", "pandas", "xarray") if known in modules), "")
-
-
-def _coordinates(array: Any) -> Layout | None:
-    """Names along the last axis of a data array, if it has any."""
-    last = array.dims[-1] if array.ndim > 1 else None
-    if last not in array.coords:
-        return None
-    return layout_of(array.coords[last].values)
 
 
 def _packed(name: str, given: Mapping[Any, Any], axes: int) -> Table:
