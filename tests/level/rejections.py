@@ -51,8 +51,8 @@ class Ordered(Classifier):
     """A classifier that minds the order of rows: how often each place of a set is the truth."""
 
     def fit(self, copies, seed):
-        tables = [copies.rows(h) for h in range(len(copies))]
-        places = torch.stack([t.labels.float().reshape(-1, copies.odds + 1) for t in tables])
+        labels = [copies.rows(h)[2] for h in range(len(copies))]
+        places = torch.stack([each.float().reshape(-1, copies.size) for each in labels])
         value = places.mean(1).std(1)
 
         def scores(theta, x):
