@@ -167,12 +167,13 @@ def check(record: Record) -> str:
     """A whole check beside that of the first edition."""
     rows = []
     for observations, found in record["check"].items():
-        now, first = found["now"], found["first"]
-        took = [statistics.median(each["seconds"]) for each in (now, first)]
-        memory = [max(each["gb"]) for each in (now, first)]
-        rows.append(
-            [observations, *map(_three, took), _three(took[1] / took[0]), *map(_three, memory)]
-        )
+        took = [statistics.median(each["seconds"]) for each in found.values()]
+        memory = [_three(max(each["gb"])) for each in found.values()]
+        if len(found) == 1:  # the first edition was left out
+            rows.append([observations, _three(took[0]), "", "", *memory, ""])
+        else:
+            ratio = _three(took[1] / took[0])
+            rows.append([observations, *map(_three, took), ratio, *memory])
     sizes = "{pairs} pairs, {parameters} parameters, {draws} draws at each x".format(**record)
     head = ("observations", "seconds", "first edition", "times faster", "GB", "first edition, GB")
     said = f"{_machine(record)} {sizes}; the first edition is commit {record['first'][:7]}."

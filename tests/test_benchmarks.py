@@ -71,8 +71,11 @@ def test_a_check_in_a_process_of_its_own():
     assert min(found["gb"]) > 0.1
     sizes = {"pairs": 120, "parameters": 1, "draws": 4, "threads_used": 1}
     record = {"commit": "abc", "first": "def", "machine": {"processors": 2}, **sizes}
-    made = page.check({**record, "check": {"2": {"now": found, "first": found}}})
-    assert made.splitlines()[-1].startswith("| 2 | ")
+    each = {"2": {"now": found, "first": found}, "3": {"now": found}}
+    made = page.check({**record, "check": each})
+    two, three = made.splitlines()[-2:]
+    assert two.startswith("| 2 | ")
+    assert three.count("|") == two.count("|")
 
 
 def test_sources_of_a_commit(tmp_path):
