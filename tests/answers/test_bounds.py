@@ -13,7 +13,7 @@ from assay._support.random import stream
 from assay.answers.bounds import (
     Estimate,
     bounds,
-    simultaneous,
+    critical_value,
     skewness_and_tails,
     weighted_quantiles,
 )
@@ -257,15 +257,15 @@ def test_what_cannot_be_bounded_leaves_the_rest():
 
 
 @pytest.mark.parametrize("r", [1, 2, 10])
-def test_simultaneous(r):
+def test_critical_value(r):
     """Of r independent numbers, each holds with probability 0.95 to the power of 1 / r."""
     deviations = np.random.default_rng(0).normal(size=(100_000, r))
     known = Estimate(np.zeros(r), np.ones(r), deviations)
     unknown = Estimate(np.zeros(1), np.full(1, np.nan), np.full((100_000, 1), np.nan))
     expected = scipy.stats.norm.ppf((1 + 0.95 ** (1 / r)) / 2)
-    assert simultaneous([known, unknown]) == pytest.approx(expected, rel=0.01)
+    assert critical_value([known, unknown]) == pytest.approx(expected, rel=0.01)
     # Numbers that do not vary in the bootstrap, as shares of zero, are no better known than one.
-    assert simultaneous([known._replace(deviations=0 * deviations)]) == pytest.approx(1.96, 1e-3)
+    assert critical_value([known._replace(deviations=0 * deviations)]) == pytest.approx(1.96, 1e-3)
 
 
 def test_weights():

@@ -341,7 +341,7 @@ MUTATIONS = (
         "answers/bounds.py",
         '    return max(alone, float(np.quantile(largest, CONFIDENCE, method="higher")))',
         "    return alone",
-        f"{BOUNDS}::test_simultaneous",
+        f"{BOUNDS}::test_critical_value",
     ),
     Mutation(
         "weights of the simulations are ignored",

@@ -143,10 +143,11 @@ def unknown(*shape: int) -> Estimate:
     return Estimate(nothing, nothing, np.broadcast_to(nothing, (BOOTSTRAP, *shape)))
 
 
-def simultaneous(estimates: Sequence[Estimate]) -> float:
-    """So many standard errors contain all deviations together, with the confidence of a family.
+def critical_value(estimates: Sequence[Estimate]) -> float:
+    """How many standard errors the intervals of a family reach, so that they hold together.
 
-    Not fewer than one number by itself needs: shares of 0 and 1 do not vary in the bootstrap.
+    In 95 % of bootstrap samples no number deviates farther. Not fewer than a single number needs:
+    shares of 0 and 1 do not vary in the bootstrap.
     """
     deviations = [each.deviations[:, np.isfinite(each.error)] for each in estimates]
     sizes = np.nan_to_num(np.abs(np.concatenate(deviations, 1)), nan=np.inf)
@@ -244,12 +245,12 @@ def numbers_near(sets: NearSets) -> tuple[Table, np.ndarray]:
     known = np.isfinite(moments.deviations).mean(0) >= 1 - UNDEFINED
     moments = moments._replace(error=np.where(known, moments.error, np.nan))
     slopes = mean_slopes(sets)
-    critical = simultaneous([moments, slopes])
+    critical = critical_value([moments, slopes])
     bias, log_width = moments.interval(critical).swapaxes(0, 1)
     wrong_width = (log_width[1] > 0) | (log_width[2] < 0)
     shapes, (fisher, z) = shape_differences(sets), correlations(sets)
     shares = coverages(sets, wrong_width)
-    critical_of_others = simultaneous([shapes, fisher, shares])
+    critical_of_others = critical_value([shapes, fisher, shares])
     # A wrong width leaves more of the noise of q's mean in one of both shapes than in the other.
     skewness, tails = np.where(wrong_width, np.nan, shapes.interval(critical_of_others)).swapaxes(
         0, 1
