@@ -29,8 +29,8 @@ import torch
 from torch import Tensor
 
 import assay
-from assay._support.progress import without_progress
 from assay._support.random import stream
+from assay._support.work import without_progress
 
 from .record import origin
 

@@ -33,8 +33,8 @@ import numpy as np
 import torch
 
 import assay
-from assay._support.progress import without_progress
 from assay._support.random import stream
+from assay._support.work import without_progress
 
 from .data import Data, Size
 from .record import commit, origin

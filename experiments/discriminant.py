@@ -26,8 +26,8 @@ from torch import Tensor
 from assay import Exchange
 from assay._support.inputs import check_number
 from assay._support.random import call_user_code
-from assay._support.regression import standard_deviation
 from assay.classifiers.base import Classifier, Scores
+from assay.neighbourhood import standard_deviation
 from assay.nulls import Copies, GlobalNull
 
 # Numbers in the largest table that is held at a time.

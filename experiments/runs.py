@@ -26,7 +26,7 @@ import torch
 from tqdm import tqdm
 
 from assay._support.files import atomic_write
-from assay._support.parallel import run_jobs
+from assay._support.work import run_jobs
 from assay.results import versions
 
 if sys.platform != "win32":

@@ -14,7 +14,7 @@ from distributed import Client, LocalCluster
 from sklearn.linear_model import LogisticRegression
 
 import assay
-from assay._support.parallel import run_jobs
+from assay._support.work import run_jobs
 from experiments.runs import Records, completed
 
 SPAWN = get_context("spawn")

@@ -19,7 +19,6 @@ PACKAGE = "assay"
 # same name, as long as there is no cycle, and of those above.
 LAYERS = (
     "_support",
-    "names",
     "printing",
     "results",
     "neighbourhood",
@@ -45,8 +44,8 @@ LAYERS = (
 # What a check without a classifier loads: its four questions, their data, nulls and results, tests
 # over all x, and the classifier that is the default.
 LOADED = """
-    _support.inputs _support.random _support.regression _support.parallel
-    _support.progress _support.files printing results names neighbourhood check text verdict
+    _support.inputs _support.random
+    _support.work _support.files printing results neighbourhood check text verdict
     adapters.functions
     data.calibration data.draw data.guards data.observed data.posterior data.prepare data.proposal
     data.simulate data.tables

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import assay
-from assay.names import readable
+from assay.printing import readable
 
 SOURCES = Path(assay.__file__).parent
 # Words of no identifier: participles and metaphors that do not say what a thing is.

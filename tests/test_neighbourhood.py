@@ -8,12 +8,12 @@ import torch
 
 from assay import Calibration
 from assay._support.random import stream
-from assay._support.regression import RobustScale
 from assay.neighbourhood import (
     SETS_PER_COEFFICIENT,
     Distance,
     DistanceForQ,
     Nearest,
+    RobustScale,
     as_nearest,
     check_features,
     local_quadratic,

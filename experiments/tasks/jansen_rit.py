@@ -35,8 +35,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from assay._support.inputs import check_kind, cpu
-from assay._support.parallel import one_thread
 from assay._support.random import seed_of, stream
+from assay._support.work import one_thread
 
 from .priors import Box
 from .task import Exact, Observations, Task

@@ -39,8 +39,8 @@ import torch
 from torch import Tensor
 
 from ._support.inputs import check_count, check_kind, check_number, cpu, full_precision
-from ._support.progress import Stages
 from ._support.random import Seed, seed_of, stream
+from ._support.work import Stages
 from .answers.bounds import bounds
 from .answers.predictive import rank_among
 from .answers.typical import typical

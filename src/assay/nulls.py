@@ -26,12 +26,12 @@ import torch
 from torch import Tensor
 
 from ._support.inputs import WORD, check_count, check_fits, check_kind, cpu
-from ._support.parallel import spread_over
 from ._support.random import mix_seed, seed_of, stream
-from ._support.regression import standard_deviation
-from .data.calibration import Calibration, Latents, check_calibration
+from ._support.work import spread_over
+from .data.calibration import Calibration, Latents
+from .data.guards import check_calibration
 from .data.posterior import Base, StandardNormal
-from .neighbourhood import Nearest
+from .neighbourhood import Nearest, standard_deviation
 
 BASE_DRAWS = 4  # of the base, beside each true latent that they are exchanged with
 BLOCK = 2**20  # sets that are put together at a time

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from .answers.rows import Row
-from .names import readable, shorten
-from .printing import as_frame, equals, laid_out, wrapped
+from .printing import as_frame, equals, laid_out, readable, shorten, wrapped
 from .verdict import COLUMNS, OUTSIDE, REJECTED, VERDICTS, Verdict
 
 # Lines on many observations, and on a single one, at most.

@@ -20,8 +20,7 @@ from .answers.predictive import PredictiveResult
 from .answers.rows import UNITS, Bounds, Row
 from .answers.typical import Typical
 from .local.score import ScoreResult
-from .names import readable
-from .printing import equals, number, percent
+from .printing import equals, number, percent, readable
 from .results import LEVELS, Frozen, holm, position
 
 REJECTED, OUTSIDE, INCONCLUSIVE, PASSED = "rejected", "outside", "inconclusive", "passed"

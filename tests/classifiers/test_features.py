@@ -3,9 +3,9 @@ import torch
 
 import assay
 from assay import Exchange
-from assay._support.regression import random_waves
 from assay.classifiers.base import Scaling
 from assay.classifiers.features import Conditional, Joint, Pooled, Whitened, Within
+from assay.neighbourhood import random_waves
 
 N = 4000
 FRAMES = [Pooled(), Conditional(), Within()]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import assay
-from assay._support.parallel import time_limit
+from assay._support.work import time_limit
 from assay.data.draw import Drawing, draw_at, draw_observed
 from assay.data.posterior import Posterior, as_posterior
 

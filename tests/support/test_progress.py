@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from assay._support import progress as module
-from assay._support.progress import Stages, progress, without_progress
+from assay._support import work as module
+from assay._support.work import Stages, progress, without_progress
 
 
 class TestProgress:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from assay._support.random import stream
-from assay._support.regression import (
+from assay.neighbourhood import (
     DIRECTIONS,
     PENALTIES,
     RobustScale,

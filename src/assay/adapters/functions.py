@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import as_tensors, cpu, error_line
-from .._support.parallel import time_limit
 from .._support.random import isolated, stream
+from .._support.work import time_limit
 from ..data.posterior import LIMIT, Flow, Posterior, fresh_key, is_flow
 from ..data.tables import Layout, Table, as_table
 

@@ -37,10 +37,10 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import cpu, full_precision
-from .._support.parallel import available_threads, one_thread, spread_over
-from .._support.progress import progress
 from .._support.random import Seed, seed_of, stream
-from ..data.calibration import Calibration, Draws, check_calibration
+from .._support.work import available_threads, one_thread, progress, spread_over
+from ..data.calibration import Calibration, Draws
+from ..data.guards import check_calibration
 from ..neighbourhood import Nearest, local_quadratic, principal_coordinates
 from ..results import LEVELS, clopper_pearson
 from .rows import Bounds, Table

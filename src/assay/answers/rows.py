@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from .._support.inputs import check_number
-from ..names import readable
 from ..neighbourhood import Nearest
-from ..printing import number
+from ..printing import number, readable
 from ..results import LEVELS, Frozen, read_only
 
 # By kind, numbers about q and the lower and upper ends of their intervals.

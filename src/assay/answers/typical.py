@@ -21,8 +21,8 @@ import torch
 from scipy.spatial import cKDTree
 
 from .._support.inputs import as_tensors, check_finite, cpu, full_precision
-from .._support.progress import progress
 from .._support.random import Seed, seed_of, stream
+from .._support.work import progress
 from ..data.calibration import features_of
 from ..data.posterior import Embed
 from ..printing import equals, number

@@ -36,10 +36,10 @@ from .._support.inputs import (
     full_precision,
 )
 from .._support.random import Seed, call_user_code, seed_of
-from .._support.regression import standard_deviation
-from ..data.calibration import Calibration, check_calibration
-from ..names import readable
-from ..printing import rows_of
+from ..data.calibration import Calibration
+from ..data.guards import check_calibration
+from ..neighbourhood import standard_deviation
+from ..printing import readable, rows_of
 from ..results import LEVELS, Result, clopper_pearson, holm, settings_of, too_few
 from ..results import pvalue as exact_pvalue
 from .ranks import Quantity, RowStream, check_draws, evaluate, log_densities, pieces, rank

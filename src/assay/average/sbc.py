@@ -27,9 +27,9 @@ import scipy.stats
 
 from .._support.inputs import as_null, check_share, full_precision
 from .._support.random import Seed, seed_of
-from ..data.calibration import Calibration, check_calibration
-from ..names import readable
-from ..printing import equals, rows_of
+from ..data.calibration import Calibration
+from ..data.guards import check_calibration
+from ..printing import equals, readable, rows_of
 from ..results import Result, holm, settings_of, too_few
 from .ranks import Quantity, RowStream, check_draws, evaluate, rank
 from .uniform import (

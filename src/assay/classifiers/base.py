@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import check_kind
-from .._support.regression import RobustScale
+from ..neighbourhood import RobustScale
 from ..nulls import Copies, GlobalNull
 
 # Statistics (o, H + 1) of scores (o, H + 1, s).

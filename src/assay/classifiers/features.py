@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import check_count, check_kind, check_number, cpu
-from .._support.regression import random_waves, standard_deviation
+from ..neighbourhood import random_waves, standard_deviation
 from ..nulls import Copies
 from .base import Scaling
 

@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import ALL, MOST_SQUARED, check_count, check_number, cpu
-from .._support.parallel import spread_over
-from .._support.progress import progress
 from .._support.random import seed_of, stream
+from .._support.work import progress, spread_over
 from ..nulls import Copies
 from .base import Classifier, Scaling, Scores
 

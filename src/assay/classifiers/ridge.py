@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import check_kind, check_numbers
-from .._support.parallel import one_thread, spread_over
+from .._support.work import one_thread, spread_over
 from ..nulls import Copies, Exchange, GlobalNull, GroupShifts, LabelCopies
 from .base import Classifier, Scaling, Scores, Statistics
 from .features import Conditional, Frame, Joint, JointFeature, Pooled, Within

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import check_executor, check_kind
-from .._support.parallel import run_jobs
-from .._support.progress import progress
 from .._support.random import seed_of, stream
+from .._support.work import progress, run_jobs
 from ..nulls import Copies
 from .base import Classifier, Scores
 

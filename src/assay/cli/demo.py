@@ -15,8 +15,8 @@ from torch import Tensor
 
 from .._support.files import atomic_write
 from .._support.inputs import cpu
-from .._support.progress import progress
 from .._support.random import isolated, stream
+from .._support.work import progress
 from ..adapters.zuko import ZukoFlow
 from ..check import Check, check
 

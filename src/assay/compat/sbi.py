@@ -31,8 +31,8 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import extra
-from .._support.progress import progress, without_progress
 from .._support.random import isolated, seed_of, stream
+from .._support.work import progress, without_progress
 from ..classifiers.mlp import MLP, Networks
 from ..data.calibration import Calibration
 from ..nulls import BaseCopies, Exchange, KnownBase, LabelCopies

@@ -69,7 +69,6 @@ __all__ = [
     "Latents",
     "Observation",
     "ObservedDraws",
-    "check_calibration",
     "features_of",
     "has_order",
     "tied_ranks",
@@ -491,9 +490,3 @@ class Latents(Calibration):
             order = cpu.randperm(len(z), generator=stream(seed, "handful"))
             check_base(z[order], self.base, "theta_o")
         return ObservedDraws(observation, z.reshape(theta.shape), theta)
-
-
-def check_calibration(calibration: Any) -> None:
-    """Refuses what is no calibration."""
-    check_kind("calibration", calibration, "a Calibration", Calibration)
-    calibration.check_whole()

@@ -28,9 +28,8 @@ from .._support.inputs import (
     check_path,
     error_line,
 )
-from .._support.parallel import run_jobs, time_limit
-from .._support.progress import progress
 from .._support.random import isolated, stream
+from .._support.work import progress, run_jobs, time_limit
 from .guards import check_shapes
 from .observed import Draws
 from .posterior import LIMIT, Embed, Posterior, as_posterior

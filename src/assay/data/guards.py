@@ -28,7 +28,7 @@ import scipy.special
 import torch
 from torch import Tensor
 
-from .._support.inputs import as_tensors, check_finite, cpu
+from .._support.inputs import as_tensors, check_finite, check_kind, cpu
 from .._support.random import stream
 
 # The fewest pairs of a calibration.
@@ -171,6 +171,12 @@ class Sealed:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self.seal()
+
+
+def check_calibration(calibration: Any) -> None:
+    """Refuses what is no calibration, and one that was changed."""
+    check_kind("calibration", calibration, "a Calibration", Sealed)
+    calibration.check_whole()
 
 
 def check_noise(theta_q: Tensor, x: Tensor, distance: Distances = torch.cdist) -> None:

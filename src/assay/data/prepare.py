@@ -14,8 +14,8 @@ from torch import Tensor
 
 from .._support.inputs import check_count, check_kind, check_names, cpu
 from .._support.random import stream
-from ..names import readable
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
+from ..printing import readable
 from .calibration import Calibration, Draws, Latents
 from .draw import Drawing, draw_observed, draw_pairs
 from .guards import autocorrelation

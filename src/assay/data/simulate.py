@@ -42,9 +42,8 @@ from .._support.inputs import (
     cpu,
     error_line,
 )
-from .._support.parallel import run_jobs
-from .._support.progress import progress
 from .._support.random import Seed, isolated, seed_of, stream
+from .._support.work import progress, run_jobs
 from .calibration import Calibration, Draws
 from .draw import PATIENT, Chunk, Drawing, draw_at, draw_observed, existing_folder, failed
 from .posterior import Embed, as_posterior

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .._support.inputs import cpu
 from .._support.random import stream
-from .._support.regression import (
+from ..neighbourhood import (
     TINY,
     RobustScale,
     random_waves,

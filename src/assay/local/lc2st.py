@@ -35,7 +35,8 @@ from .._support.inputs import (
 from .._support.random import Seed, seed_of, stream
 from ..classifiers.base import Classifier, Joined, Scores, as_classifier
 from ..classifiers.mlp import MLP
-from ..data.calibration import Calibration, Draws, Latents, check_calibration
+from ..data.calibration import Calibration, Draws, Latents
+from ..data.guards import check_calibration
 from ..nulls import (
     Copies,
     Exchange,

@@ -35,10 +35,10 @@ import torch
 from torch import Tensor
 
 from .._support.inputs import WORD, as_null, check_fits, cpu, full_precision
-from .._support.parallel import map_in_threads, one_thread
-from .._support.progress import progress
 from .._support.random import Seed, seed_of, stream
-from ..data.calibration import Calibration, Draws, check_calibration
+from .._support.work import map_in_threads, one_thread, progress
+from ..data.calibration import Calibration, Draws
+from ..data.guards import check_calibration
 from ..data.posterior import StandardNormal
 from ..neighbourhood import Nearest
 from ..nulls import Exchange

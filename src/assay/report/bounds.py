@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.ndimage
 
-from ..names import readable
-from ..printing import number
+from ..printing import number, readable
 from ..verdict import REJECTED, Verdict
 from .traces import Figure, Trace, axis, brief, line, rounded, suffix, upright
 

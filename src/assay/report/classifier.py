@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from ..local.lc2st import LC2STResult
-from ..names import readable
 from ..plots._numbers import mirrored, null_bands
-from ..printing import probability
+from ..printing import probability, readable
 from ..verdict import Verdict
 from .traces import (
     Figure,

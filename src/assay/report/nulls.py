@@ -4,9 +4,8 @@ import numpy as np
 
 from ..average.coverage import CoverageResult
 from ..average.sbc import SBCResult
-from ..names import readable
 from ..plots._numbers import bin_count
-from ..printing import probability
+from ..printing import probability, readable
 from ..verdict import Verdict
 from .traces import (
     DASHED,

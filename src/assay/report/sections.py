@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..answers.rows import Row
-from ..names import readable
-from ..printing import number, probability
+from ..printing import number, probability, readable
 from ..results import versions
 from ..verdict import OUTSIDE, VERDICTS, Verdict
 from .classifier import colour_range

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..names import readable, shorten
 from ..plots._numbers import farthest
-from ..printing import number
+from ..printing import number, readable, shorten
 
 # Six curves by colour, and twice as many by line style as well.
 COLOURS = ("@curve", "@blue", "@green", "@pink", "@sky", "@amber")

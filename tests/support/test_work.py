@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from assay._support.parallel import one_thread, spread_over
+from assay._support.work import one_thread, spread_over
 
 
 def test_one_thread_to_a_product():
