@@ -3,7 +3,7 @@ from typer.testing import CliRunner
 
 import assay
 from assay.cli import app
-from assay.cli.demo import OBSERVATIONS, demo, save
+from assay.cli.demo import OBSERVATIONS, demo_inputs
 from tests.browser import Page, browser, keep, screenshots
 
 __all__ = ["browser", "screenshots"]
@@ -12,7 +12,7 @@ __all__ = ["browser", "screenshots"]
 @pytest.fixture(scope="module")
 def found():
     """The demo with less training: enough to lose a mode."""
-    return demo(epochs=6, simulations=10_000)
+    return assay.check(**demo_inputs(epochs=6, simulations=10_000))
 
 
 def test_the_lost_mode_is_found(found):
@@ -23,23 +23,21 @@ def test_the_lost_mode_is_found(found):
     assert found.settings["space"] == "latent"
 
 
-def test_it_leaves_its_files(found, tmp_path):
-    files = save(found, tmp_path)
-    assert [path.name for path in files] == ["table.txt", "check.npz", "report.html"]
-    assert repr(assay.load(tmp_path / "check.npz")) == repr(found)
-    text = (tmp_path / "table.txt").read_text(encoding="utf-8")
-    assert text.startswith("Of 2 observations: ")
-    assert "the flow has lost one of two modes at 'bad'" in text
-
-
 def test_the_command_line(found, tmp_path, monkeypatch):
-    monkeypatch.setattr("assay.cli.demo.demo", lambda seed: found)
+    monkeypatch.setattr("assay.check.check", lambda **inputs: found)
+    monkeypatch.setattr("assay.cli.demo.demo_inputs", lambda seed: {"seed": seed})
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "a" / "b")])
-    assert done.exit_code == 0
+    assert done.exit_code == 0, done.output
     assert done.stdout.startswith(str(found))
     last = done.stdout.strip().splitlines()[-1]
     assert last.startswith("Open file://")
     assert last.endswith("a/b/report.html")
+    files = {path.name: path for path in (tmp_path / "a" / "b").iterdir()}
+    assert set(files) == {"table.txt", "check.npz", "report.html"}
+    assert repr(assay.load(files["check.npz"])) == repr(found)
+    text = files["table.txt"].read_text(encoding="utf-8")
+    assert text.startswith("Of 2 observations: ")
+    assert "the flow has lost one of two modes at 'bad'" in text
 
 
 def test_a_folder_that_cannot_be(tmp_path):

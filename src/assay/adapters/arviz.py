@@ -1,6 +1,6 @@
 """Draws for ArviZ, by their names; :mod:`assay.data.tables` reads what ArviZ has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,47 +24,38 @@ def inference_data(given: Calibration | Draws) -> Any:
     with extra("arviz"):
         import arviz
         import xarray
-    if given.theta is None or isinstance(given, Calibration) and given.theta_q is None:
+    of_q = given.theta if isinstance(given, Draws) else given.theta_q
+    if given.theta is None or of_q is None:
         raise ValueError("given: expected draws of q in parameter space; got none.")
-    parts = _of_draws(given) if isinstance(given, Draws) else _of_calibration(given)
-    groups = {}
-    for group, (arrays, dims) in parts.items():
-        named = {
-            name: ((*dims, *(f"{name}_dim_{i}" for i in range(array.ndim - len(dims)))), array)
-            for name, array in arrays.items()
+    theta, x, draws = (part.cpu().numpy() for part in (given.theta, given.x, of_q))
+    each, names = ("chain", "draw"), given.names
+    # Arrays by name, and the names of their first dimensions.
+    groups: dict[str, tuple[dict[str, np.ndarray], tuple[str, ...]]]
+    if isinstance(given, Draws):
+        many = ("observation",) * (draws.ndim - 2)
+        posterior = draws.swapaxes(0, 1)[None] if many else draws[None]
+        groups = {
+            "posterior": (variables(posterior, names), (*each, *many)),
+            "observed_data": ({"x": x}, many),
         }
-        groups[group] = xarray.Dataset(named)
+    else:
+        posterior = draws.swapaxes(0, 1)[None]
+        groups = {
+            "posterior": (variables(posterior, names), (*each, "simulation")),
+            "prior": (variables(theta[None], names), each),
+            "prior_predictive": ({"x": x[None]}, each),
+        }
+    sets = {}
+    for group, (arrays, dims) in groups.items():
+        sets[group] = xarray.Dataset(
+            {
+                name: ((*dims, *(f"{name}_dim_{i}" for i in range(array.ndim - len(dims)))), array)
+                for name, array in arrays.items()
+            }
+        )
     if hasattr(arviz, "InferenceData"):
-        return arviz.InferenceData(**groups)
-    return xarray.DataTree.from_dict(groups)
-
-
-# Arrays by name, and the names of their first dimensions.
-_Group = tuple[Mapping[str, np.ndarray], tuple[str, ...]]
-
-
-def _of_draws(given: Draws) -> dict[str, _Group]:
-    """Draws (s, m) or (o, s, m), and x (...,) or (o, ...)."""
-    assert given.theta is not None
-    theta = given.theta.cpu().numpy()
-    many = ("observation",) * (theta.ndim - 2)
-    theta = theta.swapaxes(0, 1)[None] if many else theta[None]
-    return {
-        "posterior": (variables(theta, given.names), ("chain", "draw", *many)),
-        "observed_data": ({"x": given.x.cpu().numpy()}, many),
-    }
-
-
-def _of_calibration(given: Calibration) -> dict[str, _Group]:
-    """True parameters (n, m), observations (n, ...) and draws (n, k, m)."""
-    assert given.theta_q is not None
-    theta, x, theta_q = (a.cpu().numpy() for a in (given.theta, given.x, given.theta_q))
-    each = ("chain", "draw")
-    return {
-        "posterior": (variables(theta_q.swapaxes(0, 1)[None], given.names), (*each, "simulation")),
-        "prior": (variables(theta[None], given.names), each),
-        "prior_predictive": ({"x": x[None]}, each),
-    }
+        return arviz.InferenceData(**sets)
+    return xarray.DataTree.from_dict(sets)
 
 
 def variables(array: np.ndarray, names: Sequence[str] | None) -> dict[str, np.ndarray]:
@@ -77,23 +68,16 @@ def variables(array: np.ndarray, names: Sequence[str] | None) -> dict[str, np.nd
     """
     if names is None:
         return {"theta": array}
-    own: dict[str, list[int]] = {}
+    columns: dict[str, list[int]] = {}
     for j, name in enumerate(names):
-        own.setdefault(name.partition("[")[0], []).append(j)
+        columns.setdefault(name.partition("[")[0], []).append(j)
     parts: dict[str, np.ndarray] = {}
-    for name, columns in own.items():
-        shape = _shape(name, [names[j] for j in columns])
-        if shape is None:
-            parts |= {names[j]: array[..., j] for j in columns}
-        else:
-            parts[name] = array[..., columns].reshape((*array.shape[:-1], *shape))
+    for name, places in columns.items():
+        given = [names[j] for j in places]
+        last = given[-1][len(name) :].strip("[]").split(", ")
+        shape = tuple(int(part) + 1 for part in last) if all(map(str.isdigit, last)) else ()
+        if list(Layout(((name, shape),)).names) == given:
+            parts[name] = array[..., places].reshape((*array.shape[:-1], *shape))
+        else:  # several variables
+            parts |= {names[j]: array[..., j] for j in places}
     return parts
-
-
-def _shape(name: str, names: list[str]) -> tuple[int, ...] | None:
-    """The shape of a variable whose columns have these names; None if they are several."""
-    last = names[-1][len(name) :].strip("[]").split(", ")
-    if last == [""]:
-        return () if names == [name] else None
-    shape = tuple(int(part) + 1 for part in last) if all(map(str.isdigit, last)) else ()
-    return shape if list(Layout(((name, shape),)).names) == names else None

@@ -1,6 +1,7 @@
 """What adapters of torch's networks share: precision, device and gradients of their calls."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ class NetworkPosterior(Posterior):
         summary: The network, if there is one, that x goes through first.
     """
 
+    base: Any = None
+
     def __init__(
         self,
         network: nn.Module,
@@ -30,12 +33,9 @@ class NetworkPosterior(Posterior):
         summary: nn.Module | None = None,
     ) -> None:
         self.network, self.summary = network, summary
-        self._draw, self._log_prob, self._to_base, self._base = draw, log_prob, to_base, base
-
-    @property
-    def base(self) -> Base | None:
-        """The distribution of latents if q is right."""
-        return self._base
+        self._draw, self._log_prob, self._to_base = draw, log_prob, to_base
+        if base is not None:
+            self.base = base
 
     @property
     def flow(self) -> Flow | None:
@@ -60,13 +60,11 @@ class NetworkPosterior(Posterior):
     def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
         """Maps parameters (n, m) at observations (n, ...) to latents (n, m)."""
         assert self._to_base is not None
-        theta, x = inputs(self.network, theta, x)
-        return self._to_base(theta, x)
+        return self._to_base(*inputs(self.network, theta, x))
 
     def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
         """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
-        theta, x = inputs(self.network, theta, x)
-        return self._log_prob(theta, x)
+        return self._log_prob(*inputs(self.network, theta, x))
 
     @torch.no_grad()
     def sample_batched(self, x: Tensor, n: int) -> Tensor:

@@ -182,7 +182,7 @@ def adapted(posterior: Any, x: Tensor, layout: Layout | None = None) -> Posterio
 
 
 def _has_outside(posterior: NeuralPosterior, network: Any) -> bool:
-    """Whether draws of a network may lie outside of the prior."""
+    """Whether draws of a network may lie outside the prior."""
     corners = FAR * cpu.tensor([[-1.0], [1.0]]).expand(-1, network.input_shape.numel())
     return not bool(within_support(posterior.prior, corners).all())
 

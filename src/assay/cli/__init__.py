@@ -2,7 +2,6 @@
 
 Files of named arrays come in; a verdict, a report, JSON and an exit code come out. The work is
 done by :func:`assay.check`, which is imported when a command runs, so that ``--help`` is quick.
-It may import anything; nothing but ``__main__`` imports it.
 """
 
 import json
@@ -107,39 +106,25 @@ def _exit_codes() -> Iterator[None]:
         raise typer.Exit(130) from None
     except Exception as error:
         message, code = str(error), 2
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            message = f"needs {error.name}: pip install 'assay[demo,report]'"
-        if not _is_of_input(error):
+        missing = getattr(error, "name", None) or ""
+        if isinstance(error, ModuleNotFoundError) and missing:
+            message = f"needs {missing}: pip install 'assay[demo,report]'"
+        refused = isinstance(error, ValueError | TypeError) and "expected" in message
+        other_library = isinstance(error, ImportError) and missing.split(".")[0] != "assay"
+        if not (refused or other_library or isinstance(error, OSError)):
             echo(traceback.format_exc(), err=True)
             message, code = f"this is an error of assay; please report it: {error!r}", 3
         echo(f"assay: {' '.join(message.split())}", err=True)
         raise typer.Exit(code) from None
 
 
-def _is_of_input(error: Exception) -> bool:
-    """Whether an error is one of what was given, or of the machine, and not of this library."""
-    if isinstance(error, ImportError):
-        return (error.name or "").split(".")[0] != "assay"
-    refused = isinstance(error, ValueError | TypeError) and "expected" in str(error)
-    return refused or isinstance(error, OSError)
-
-
-def _print_version(asked: bool) -> None:  # noqa: FBT001
-    if asked:
+@app.callback(help=HELP, invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,  # noqa: FBT002
+) -> None:
+    if version:
         typer.echo(__version__)
         raise typer.Exit
-
-
-@app.callback(help=HELP)
-def _options(
-    version: Annotated[  # noqa: FBT002
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
-        ),
-    ] = False,
-) -> None:
-    pass
 
 
 Report = Annotated[
@@ -286,14 +271,20 @@ def _demo(
     """
     with _exit_codes():
         out.mkdir(parents=True, exist_ok=True)
-        from .demo import TRUE, demo, save
+        from .._support.files import atomic_write
+        from ..check import check
+        from .demo import TRUE, demo_inputs
 
-        result = demo(seed=seed)
-        written = save(result, out)
+        result = check(**demo_inputs(seed=seed))
+        table, saved, report = (out / n for n in ("table.txt", "check.npz", "report.html"))
+        with atomic_write(table) as file:
+            file.write(f"{result}\n\n{TRUE}\n".encode())
+        result.save(saved)
+        result.report(report)
         echo(f"{result}\n\n{TRUE}\n", colours=True)
-        for path in written:
+        for path in (table, saved, report):
             echo(f"wrote {path}")
-        echo(f"\nOpen {(out / 'report.html').resolve().as_uri()}")
+        echo(f"\nOpen {report.resolve().as_uri()}")
 
 
 def _write(result: Any, report: Path | None, json_: Path | None, save: Path | None = None) -> None:
@@ -319,8 +310,7 @@ def _check_outputs(
     report: Path | None, json_: Path | None, save: Path | None, read: set[Path]
 ) -> None:
     """Refuses files that cannot be written, or must not be, before any work is done."""
-    printed = json_ is not None and str(json_) == "-"
-    given = (report, None if printed else json_, save)
+    given = (report, None if str(json_) == "-" else json_, save)
     files = [path for path in given if path is not None]
     for path in files:
         if path.is_dir():

@@ -1,4 +1,4 @@
-"""The demo: a flow trained on the spot, tested where it is right and where it is not.
+"""The demo: a flow trained on the spot, right at one observation and wrong at another.
 
 The posterior of Two Moons (Greenberg, Nonnenmacher and Macke 2019) consists of two crescents. The
 flow is trained on simulations with theta_1 < 0.4 only, as happens when a prior is widened after
@@ -7,18 +7,16 @@ that it was trained on the flow is about right; where one lies outside, it has l
 """
 
 import math
-from pathlib import Path
+from typing import Any
 
 import torch
 import zuko
 from torch import Tensor
 
-from .._support.files import atomic_write
 from .._support.inputs import cpu
 from .._support.random import isolated, stream
 from .._support.work import progress
 from ..adapters.zuko import ZukoFlow
-from ..check import Check, check
 
 # Where the flow was trained, the observations, the pairs of the check, and how it was trained.
 TRAINED_BELOW = 0.4
@@ -27,24 +25,14 @@ PAIRS, BATCH, RATE = 1200, 1000, 4e-3
 TRUE = "What is true: the flow has lost one of two modes at 'bad', and none at 'good'."
 
 
-def demo(epochs: int = 30, simulations: int = 50_000, seed: int = 0) -> Check:
-    """Trains a flow for some epochs on so many simulations and checks it at two observations."""
+def demo_inputs(epochs: int = 30, simulations: int = 50_000, seed: int = 0) -> dict[str, Any]:
+    """Arguments of :func:`assay.check`: a flow that is trained here, pairs and observations."""
     flow = ZukoFlow(train(epochs, simulations, seed))
     generator = stream(seed, "calibration")
     theta = sample_prior(PAIRS, generator)
     x, x_o = simulate(theta, generator), cpu.tensor(list(OBSERVATIONS.values()))
-    names, labels = ("theta_1", "theta_2"), tuple(OBSERVATIONS)
-    return check(flow, theta, x, x_o, names=names, labels=labels, seed=seed)
-
-
-def save(found: Check, folder: Path) -> list[Path]:
-    """Writes a table, the check and its report into a folder; returns the paths."""
-    table, saved, report = (folder / n for n in ("table.txt", "check.npz", "report.html"))
-    with atomic_write(table) as file:
-        file.write(f"{found}\n\n{TRUE}\n".encode())
-    found.save(saved)
-    found.report(report)
-    return [table, saved, report]
+    named = {"names": ("theta_1", "theta_2"), "labels": tuple(OBSERVATIONS)}
+    return {"posterior": flow, "theta": theta, "x": x, "x_o": x_o, **named, "seed": seed}
 
 
 def sample_prior(n: int, generator: torch.Generator) -> Tensor:

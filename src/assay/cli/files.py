@@ -2,11 +2,9 @@
 
 A **calibration** is a file with ``theta`` (n, m), ``x`` (n, ...) and ``theta_q`` (n, m) or (n, k,
 m); or with latents ``z`` (n, m) and ``x``, for a flow with a standard normal base. It may hold
-``names``, those of the m parameters.
-
-An **observation** is a file with ``x_o``, shaped as one row of x or with a leading axis for many,
-and ``theta_o`` (s, m) or (o, s, m) where the calibration has draws. It may hold ``labels``, and
-may be part of the calibration's file.
+``names``, those of the m parameters. An **observation** is a file with ``x_o``, shaped as one row
+of x or with a leading axis for many, and ``theta_o`` (s, m) or (o, s, m) where the calibration has
+draws. It may hold ``labels``, and may be part of the calibration's file.
 
 Names of sbi and sbibm are understood as well (`ALIASES`), and so are sbi's draws (k, n, m). What
 :func:`assay.save` wrote is read. Other arrays are left alone. :mod:`assay.cli.formats` says which
@@ -50,20 +48,39 @@ class Inputs:
     found: str  # what was found in the files, in one line
 
 
-@dataclass(frozen=True, eq=False)
 class File:
-    """The arrays of a file, by this library's names."""
+    """The arrays of a file, by this library's names; of observations, draws at x_o alone."""
 
-    path: Path
-    arrays: dict[str, Any]
-    columns: dict[str, tuple[str, ...]]  # names of their columns, where these are known
-    called: dict[str, str]  # the names that they have in the file, where these are others
-    left: Sequence[str]  # arrays that are left alone
+    def __init__(self, path: Path, *, at_x_o: bool = False) -> None:
+        self.path = path
+        # Names of their columns, where these are known, and arrays that are left alone.
+        self.arrays, self.columns, self.others = read_arrays(path, KNOWN.__contains__)
+        self.aliases: dict[str, str] = {}  # the names that arrays have in the file
+        for name, others in ALIASES.items():
+            there = [other for other in others if other in self.arrays]
+            if len(there) > 1 and name not in self.arrays:
+                raise ValueError(
+                    f"{path}: expected one of {', '.join(there)} for {name}; got both."
+                )
+            if there:
+                self._rename(there[0], name)
+        for name, new in AT_X_O.items() if at_x_o and "theta" not in self.arrays else ():
+            if name in self.arrays:
+                self._rename(name, new)
+        if "theta" in self.columns:
+            self.arrays.setdefault("names", np.array(self.columns["theta"]))
+        self.names = _texts(self.arrays["names"]) if "names" in self.arrays else None
+        shape_draws(self.arrays, "theta_q", ("theta", "x"))
+        shape_draws(self.arrays, "theta_o", ("x_o",))
+        self.sort_parameters("theta_q", self.names)
 
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """Names of the parameters, if there are any."""
-        return _texts(self.arrays["names"]) if "names" in self.arrays else None
+    def _rename(self, old: str, new: str) -> None:
+        if new in self.arrays:
+            return
+        self.aliases[new] = self.aliases.pop(old, old)
+        self.arrays[new] = self.arrays.pop(old)
+        if old in self.columns:
+            self.columns[new] = self.columns.pop(old)
 
     def sort_parameters(self, name: str, names: tuple[str, ...] | None) -> None:
         """Puts the parameters of draws into the order of their names, where both are known."""
@@ -77,26 +94,25 @@ class File:
             )
         self.arrays[name] = self.arrays[name][..., [own.index(n) for n in names]]
 
-    @property
-    def found(self) -> str:
+    def __str__(self) -> str:
         """What was found, in one line."""
         if "assay" in self.arrays:
             return f"{self.path.name}: what assay.save wrote"
         known = [name for name in (*ALIASES, "names", "labels") if name in self.arrays]
-        words = {name: f"{old} as {name}" for name, old in self.called.items()}
+        words = {name: f"{old} as {name}" for name, old in self.aliases.items()}
         each = [f"{words.get(name, name)} {np.shape(self.arrays[name])}" for name in known]
-        left = f"; left alone: {', '.join(self.left)}" if self.left else ""
-        return f"{self.path.name}: {', '.join(each) or 'nothing known'}{left}"
+        others = f"; left alone: {', '.join(self.others)}" if self.others else ""
+        return f"{self.path.name}: {', '.join(each) or 'nothing known'}{others}"
 
-    def check(self, wanted: Sequence[str], other: str) -> None:
-        """Refuses a file that lacks some of the arrays."""
+    def take(self, wanted: Sequence[str], other: str) -> list[Any]:
+        """Some of the arrays, or refuses a file that lacks them."""
         missing = [name for name in wanted if name not in self.arrays]
         if missing:
             raise ValueError(
                 f"{self.path}: expected arrays {', '.join(wanted)} ({other}); "
-                f"{', '.join(missing)} missing; found {self.found}. `assay template` writes "
-                "examples."
+                f"{', '.join(missing)} missing; found {self}. `assay template` writes examples."
             )
+        return [self.arrays[name] for name in wanted]
 
 
 def read(calibration: Path, observations: Sequence[Path] = ()) -> Inputs:
@@ -110,9 +126,9 @@ def read(calibration: Path, observations: Sequence[Path] = ()) -> Inputs:
         >>> read(path).calibration
         Calibration(n=100, m=3, k=None, x=(3,), space='latent')
     """
-    file = _read(calibration)
+    file = File(calibration)
     pairs = _calibration(file)
-    others = [_read(path, at_x_o=True) for path in observations]
+    others = [File(path, at_x_o=True) for path in observations]
     files = others or ([file] if "x_o" in file.arrays else [])
     if not files:
         raise ValueError(
@@ -132,40 +148,11 @@ def read(calibration: Path, observations: Sequence[Path] = ()) -> Inputs:
     thetas = [draws.theta for draws in each if draws.theta is not None]
     x_o = torch.cat([draws.x for draws in each])
     draws = Draws(x_o, torch.cat(thetas) if thetas else None, each[0].n)
-    found = "; ".join(one.found for one in (file, *others))
+    found = "; ".join(map(str, (file, *others)))
     return Inputs(pairs, draws, file.names, labels, f"found {found}")
 
 
-def _read(path: Path, *, at_x_o: bool = False) -> File:
-    """A file by this library's names; one of observations has draws at x_o alone."""
-    arrays, columns, left = read_arrays(path, KNOWN.__contains__)
-    called: dict[str, str] = {}
-
-    def rename(old: str, new: str) -> None:
-        called[new] = called.pop(old, old)
-        arrays[new] = arrays.pop(old)
-        if old in columns:
-            columns[new] = columns.pop(old)
-
-    for name, others in ALIASES.items():
-        there = [other for other in others if other in arrays]
-        if len(there) > 1 and name not in arrays:
-            raise ValueError(f"{path}: expected one of {', '.join(there)} for {name}; got both.")
-        if there and name not in arrays:
-            rename(there[0], name)
-    for name, new in AT_X_O.items() if at_x_o and "theta" not in arrays else ():
-        if name in arrays and new not in arrays:
-            rename(name, new)
-    if "theta" in columns:
-        arrays.setdefault("names", np.array(columns["theta"]))
-    _shape_draws(arrays, "theta_q", ("theta", "x"))
-    _shape_draws(arrays, "theta_o", ("x_o",))
-    file = File(path, arrays, columns, called, left)
-    file.sort_parameters("theta_q", file.names)
-    return file
-
-
-def _shape_draws(arrays: dict[str, Any], name: str, beside: tuple[str, ...]) -> None:
+def shape_draws(arrays: dict[str, Any], name: str, beside: tuple[str, ...]) -> None:
     """Gives draws an axis of their own, behind that of simulations or observations."""
     parts = [arrays[n] for n in (*beside, name) if n in arrays and np.ndim(arrays[n]) == 2]
     if len(parts) > len(beside) and len({len(part) for part in parts}) == 1:
@@ -186,37 +173,33 @@ def _shape_draws(arrays: dict[str, Any], name: str, beside: tuple[str, ...]) -> 
 
 
 def _calibration(file: File) -> Calibration:
-    path, arrays = file.path, file.arrays
-    if "assay" in arrays:
-        saved = load(path)
+    if "assay" in file.arrays:
+        saved = load(file.path)
         if not isinstance(saved, Calibration):
             raise ValueError(
-                f"{path}: expected a Calibration; got a saved {type(saved).__name__}. "
+                f"{file.path}: expected a Calibration; got a saved {type(saved).__name__}. "
                 "Use assay show for results."
             )
         return saved
-    latent = "z" in arrays and "theta" not in arrays
+    latent = "z" in file.arrays and "theta" not in file.arrays
     wanted = ("z", "x") if latent else ("theta", "x", "theta_q")
-    file.check(wanted, "or z and x for latents")
-    parts = [arrays[name] for name in wanted]
-    with _naming(path):
+    parts = file.take(wanted, "or z and x for latents")
+    with _errors_name(file.path):
         return Calibration.from_base(*parts) if latent else Calibration(*parts)
 
 
 def _observed(file: File, calibration: Calibration) -> Draws:
     """Observations of one file, with a leading axis."""
-    path, arrays = file.path, file.arrays
-    if "assay" in arrays:
-        draws = load(path)
+    if "assay" in file.arrays:
+        draws = load(file.path)
         if not isinstance(draws, Draws):
-            raise ValueError(f"{path}: expected Draws; got a saved {type(draws).__name__}.")
+            raise ValueError(f"{file.path}: expected Draws; got a saved {type(draws).__name__}.")
     else:
         latent = calibration.base is not None
-        wanted = ("x_o",) if latent else ("x_o", "theta_o")
-        file.check(wanted, "x_o alone for latents")
-        with _naming(path, {"x": "x_o", "theta": "theta_o"}):
-            draws = Draws(*(arrays[name] for name in wanted))
-    with _naming(path):
+        parts = file.take(("x_o",) if latent else ("x_o", "theta_o"), "x_o alone for latents")
+        with _errors_name(file.path, {"x": "x_o", "theta": "theta_o"}):
+            draws = Draws(*parts)
+    with _errors_name(file.path):
         observation = calibration.observation(draws)
         draws = draws.many(observation) if len(observation.x) == 1 else draws
         calibration.observe(draws)
@@ -224,7 +207,7 @@ def _observed(file: File, calibration: Calibration) -> Draws:
 
 
 @contextmanager
-def _naming(path: Path, names: Mapping[str, str] | None = None) -> Iterator[None]:
+def _errors_name(path: Path, names: Mapping[str, str] | None = None) -> Iterator[None]:
     """Errors name the file, and its arrays as they are called there."""
     try:
         yield

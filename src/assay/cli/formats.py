@@ -12,7 +12,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -49,48 +49,25 @@ def read_arrays(
     """
     if not path.exists():
         raise FileNotFoundError(f"{path}: expected a file; there is none.")
-    kind, opener = _format(path)
-    if not path.is_file() and not path.is_dir():
-        raise ValueError(f"{path}: expected {kind}; it is no file.")
+    if path.is_dir():
+        zarr = any((path / name).exists() for name in (".zgroup", "zarr.json", ".zmetadata"))
+        kind, opener = FORMATS["zarr" if zarr else "folder"]
+    else:
+        packed = path.suffix.lower() in (".bz2", ".gz")
+        ending = (Path(path.stem) if packed else path).suffix.lower()
+        kind, opener = FORMATS.get(ending, FORMATS[".npz"])
+        if not path.is_file():
+            raise ValueError(f"{path}: expected {kind}; it is no file.")
     try:
         with opener(path) as contents:
             wanted = {name: stored for name, stored in contents.items() if known(name)}
             check_room(sum(stored.nbytes for stored in wanted.values()), path)
-            arrays = {name: _numpy(stored.read()) for name, stored in wanted.items()}
+            arrays = {name: stored.read() for name, stored in wanted.items()}
             names = {name: stored.names for name, stored in wanted.items() if stored.names}
             return arrays, names, sorted(set(contents) - set(wanted))
     except UNREADABLE as error:
         why = "it holds objects, not numbers" if "pickle" in str(error) else line(error)
         raise ValueError(f"{path}: expected {kind}; it cannot be read ({why}).") from error
-
-
-def _numpy(array: Any) -> Any:
-    """Tensors as arrays; NumPy does not know bfloat16."""
-    if not isinstance(array, torch.Tensor):
-        return array
-    return (array.float() if array.dtype is torch.bfloat16 else array).numpy()
-
-
-def _format(path: Path) -> tuple[str, Callable[[Path], AbstractContextManager[Contents]]]:
-    """What a file should be, and what opens it."""
-    if path.is_dir():
-        zarr = any((path / name).exists() for name in (".zgroup", "zarr.json", ".zmetadata"))
-        return ("a Zarr group", _zarr) if zarr else ("a folder of .npy files", _folder)
-    packed = path.suffix.lower() in (".bz2", ".gz")
-    match (Path(path.stem) if packed else path).suffix.lower():
-        case ".csv":
-            return "a table of numbers with a header", _csv
-        case ".parquet":
-            return "a Parquet table", _parquet
-        case ".nc":
-            return "a NetCDF-4 file", _hdf5
-        case ".h5":
-            return "an HDF5 file", _hdf5
-        case ".pt" | ".pth":
-            return "a file of tensors by name, as torch.save({...}) writes it", _torch
-        case ".safetensors":
-            return "a .safetensors file", _safetensors
-    return "a whole .npz archive of numbers, as numpy.savez writes it", npz
 
 
 def _library(name: str) -> Any:
@@ -101,7 +78,6 @@ def _library(name: str) -> Any:
 
 @contextmanager
 def _folder(path: Path) -> Iterator[Contents]:
-    """Arrays by the names of their files."""
     files = sorted(path.glob("*.npy"))
     if not files:
         raise ValueError("there are none")
@@ -142,12 +118,12 @@ def _parquet(path: Path) -> Iterator[Contents]:
     """A table; a column of lists is an array by itself."""
     file = _library("pyarrow.parquet").ParquetFile(path)
     check_room(8 * file.metadata.num_rows * file.metadata.num_columns, path)
-    table = file.read()
-    each = {name: table.column(name) for name in table.column_names}
-    lists = {name: "list" in str(column.type) for name, column in each.items()}
-    yield columns(
-        {n: np.asarray(c.to_pylist() if lists[n] else c.to_numpy()) for n, c in each.items()}
-    )
+    table, arrays = file.read(), {}
+    for name in table.column_names:
+        column = table.column(name)
+        values = column.to_pylist() if "list" in str(column.type) else column.to_numpy()
+        arrays[name] = np.asarray(values)
+    yield columns(arrays)
 
 
 def columns(table: Mapping[str, np.ndarray]) -> Contents:
@@ -160,38 +136,34 @@ def columns(table: Mapping[str, np.ndarray]) -> Contents:
         >>> [(name, stored.read().shape, stored.names) for name, stored in some.items()]
         [('theta', (5, 2), ('a', 'b')), ('x', (5, 1), ())]
     """
-    grouped: dict[str, list[tuple[str, np.ndarray]]] = {}
+    grouped: dict[str, dict[str, np.ndarray]] = {}
     for name, values in table.items():
         match = COLUMN.match(name)
         array, part = (match[1], match[match.lastindex or 1]) if match else (name, "")
-        grouped.setdefault(array, []).append((part, values))
+        if part in grouped.setdefault(array, {}):
+            raise ValueError(f"{array} has two columns {part}")
+        grouped[array][part] = values
     found = {}
-    for name, pairs in grouped.items():
-        parts, each = [part for part, _ in pairs], [values for _, values in pairs]
-        array = _joined(parts, each)
-        found[name] = Stored(0, partial(np.asarray, array), _names(parts, array.shape[-1]))
+    for name, parts in grouped.items():
+        first = next(iter(parts.values()))
+        if len(parts) == 1 and first.ndim > 1:
+            found[name] = Stored(0, partial(np.asarray, first))
+            continue
+        array = np.stack(list(parts.values()), 1)
+        draws = {part.partition(".")[0] for part in parts} if "." in next(iter(parts)) else {""}
+        if array.shape[1] % len(draws):
+            raise ValueError(f"{len(draws)} draws are numbered in {array.shape[1]} columns")
+        if len(draws) > 1:
+            array = array.reshape(len(array), len(draws), -1)
+        # Names of the m parts, which are those of each draw; none where they are numbers.
+        names, m = [part.rpartition(".")[2] for part in parts], array.shape[-1]
+        if any(not each or each.isdigit() for each in names):
+            names = []
+        elif names != names[:m] * len(draws):
+            orders = ", ".join(parts)
+            raise ValueError(f"the draws have their columns in different orders, {orders}")
+        found[name] = Stored(0, partial(np.asarray, array), tuple(names[:m]))
     return found
-
-
-def _joined(parts: list[str], each: list[np.ndarray]) -> np.ndarray:
-    """Columns (n,) as one array (n, m), or (n, k, m) where k draws are numbered."""
-    if len(each) == 1 and each[0].ndim > 1:
-        return each[0]
-    draws = len({part.partition(".")[0] for part in parts}) if "." in parts[0] else 1
-    if len(each) % draws:
-        raise ValueError(f"{draws} draws are numbered in {len(each)} columns")
-    array = np.stack(each, 1)
-    return array if draws == 1 else array.reshape(len(array), draws, -1)
-
-
-def _names(parts: list[str], m: int) -> tuple[str, ...]:
-    """Names of the m parts, which are those of each draw; none where they are numbers."""
-    names = [part.rpartition(".")[2] for part in parts]
-    if any(not name or name.isdigit() for name in names):
-        return ()
-    if names != names[:m] * (len(names) // m):
-        raise ValueError(f"the draws have their columns in different orders, {', '.join(parts)}")
-    return tuple(names[:m])
 
 
 @contextmanager
@@ -222,38 +194,30 @@ def _zarr(path: Path) -> Iterator[Contents]:
 
 def _groups(datasets: Mapping[str, Any]) -> Contents:
     """Arrays by name, and those that the groups of InferenceData make up."""
-    found = {
-        name: Stored(data.nbytes, partial(data.__getitem__, ()))
-        for name, data in datasets.items()
-        if "/" not in name
-    }
+    found, variables = {}, dict[str, dict[str, Any]]()
+    for path, data in datasets.items():
+        group, slash, name = path.partition("/")
+        if not slash:
+            found[path] = Stored(data.nbytes, partial(data.__getitem__, ()))
+            continue
+        # Some variables only number or name others.
+        dimension = getattr(data, "attrs", {}).get("CLASS", b"") == b"DIMENSION_SCALE"
+        numbered = path.split("/")[-1] in ("chain", "draw")
+        if not (dimension or numbered or data.dtype.kind not in "fiub"):
+            variables.setdefault(group, {})[name] = data
     for group, array in GROUPS.items():
-        variables = {
-            name.partition("/")[2]: data
-            for name, data in datasets.items()
-            if name.startswith(f"{group}/") and not _is_coordinate(name, data)
-        }
-        if variables and array not in found:
-            nbytes = sum(data.nbytes for data in variables.values())
-            names = _variable_names(variables) if array.startswith("theta") else ()
-            found[array] = Stored(nbytes, partial(_flattened, variables, group), names)
+        if group not in variables or array in found:
+            continue
+        names: list[str] = []
+        for name, data in variables[group].items() if array.startswith("theta") else ():
+            places = np.ndindex(data.shape[2:])
+            names += [f"{name}{list(place)}" if place else name for place in places]
+        nbytes = sum(data.nbytes for data in variables[group].values())
+        found[array] = Stored(nbytes, partial(_joined, variables[group], group), tuple(names))
     return found
 
 
-def _is_coordinate(name: str, data: Any) -> bool:
-    """Whether a variable only numbers or names others."""
-    dimension = getattr(data, "attrs", {}).get("CLASS", b"") == b"DIMENSION_SCALE"
-    numbered = name.split("/")[-1] in ("chain", "draw")
-    return dimension or numbered or data.dtype.kind not in "fiub"
-
-
-def _variable_names(variables: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of parameters: those of variables (chain, draw), with numbers if there are axes."""
-    places = ((name, place) for name, v in variables.items() for place in np.ndindex(v.shape[2:]))
-    return tuple(f"{name}{list(place)}" if place else name for name, place in places)
-
-
-def _flattened(variables: Mapping[str, Any], group: str) -> np.ndarray:
+def _joined(variables: Mapping[str, Any], group: str) -> np.ndarray:
     """Variables side by side: (draws, m) of a posterior or a prior, (d,) of what was observed."""
     axes = 0 if group == "observed_data" else 2
     parts = [np.asarray(data[()]) for data in variables.values()]
@@ -280,7 +244,7 @@ def _torch(path: Path) -> Iterator[Contents]:
     found = {}
     for name, value in saved.items():
         if isinstance(value, torch.Tensor):
-            found[str(name)] = Stored(value.nbytes, value.detach)
+            found[str(name)] = Stored(value.nbytes, partial(_numpy, value.detach))
         elif isinstance(value, list | tuple) and all(isinstance(v, str) for v in value):
             found[str(name)] = Stored(0, partial(np.array, value))
     yield found
@@ -292,7 +256,28 @@ def _safetensors(path: Path) -> Iterator[Contents]:
     library = _library("safetensors")
     try:
         with library.safe_open(path, framework="pt") as file:
-            names = list(file.keys())
-            yield {name: Stored(0, partial(file.get_tensor, name)) for name in names}
+            tensors = {name: partial(file.get_tensor, name) for name in file.keys()}  # noqa: SIM118
+            yield {name: Stored(0, partial(_numpy, read)) for name, read in tensors.items()}
     except library.SafetensorError as error:
         raise ValueError(line(error)) from error
+
+
+def _numpy(read: Callable[[], torch.Tensor]) -> np.ndarray:
+    """A tensor as an array; NumPy does not know bfloat16."""
+    array = read()
+    return (array.float() if array.dtype is torch.bfloat16 else array).numpy()
+
+
+# By the ending of a file, what it should be, and what opens it.
+FORMATS: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    "folder": ("a folder of .npy files", _folder),
+    "zarr": ("a Zarr group", _zarr),
+    ".npz": ("a whole .npz archive of numbers, as numpy.savez writes it", npz),
+    ".csv": ("a table of numbers with a header", _csv),
+    ".parquet": ("a Parquet table", _parquet),
+    ".nc": ("a NetCDF-4 file", _hdf5),
+    ".h5": ("an HDF5 file", _hdf5),
+    ".pt": ("a file of tensors by name, as torch.save({...}) writes it", _torch),
+    ".pth": ("a file of tensors by name, as torch.save({...}) writes it", _torch),
+    ".safetensors": ("a .safetensors file", _safetensors),
+}
