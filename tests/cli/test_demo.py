@@ -1,3 +1,5 @@
+from importlib import import_module
+
 import pytest
 from typer.testing import CliRunner
 
@@ -24,7 +26,7 @@ def test_the_lost_mode_is_found(found):
 
 
 def test_the_command_line(found, tmp_path, monkeypatch):
-    monkeypatch.setattr("assay.check.check", lambda **inputs: found)
+    monkeypatch.setattr(import_module("assay.check"), "check", lambda **inputs: found)
     monkeypatch.setattr("assay.cli.demo.demo_inputs", lambda seed: {"seed": seed})
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "a" / "b")])
     assert done.exit_code == 0, done.output
