@@ -34,6 +34,23 @@ def test_data_frames():
         assay.Calibration.of(sample, theta, x, 4).observe(assay.Draws(row, draws))
 
 
+@pytest.mark.parametrize(
+    ("values", "columns", "error", "words"),
+    [
+        ("a", ["mu", "nu"], TypeError, "theta: expected an array of real numbers"),
+        (None, ["mu", "nu"], TypeError, "theta: expected an array of real numbers"),
+        (0.0, ["mu", "mu"], ValueError, "names: expected a different one for each column"),
+    ],
+)
+def test_data_frames_that_are_refused(values, columns, error, words):
+    pandas = import_module("pandas")
+    numbers = np.zeros((20, 2), dtype=object if values != 0.0 else float)
+    numbers[3, 1] = values
+    frame = pandas.DataFrame(numbers, columns=columns)
+    with pytest.raises(error, match=words):
+        assay.Calibration(frame, np.zeros((20, 1)), np.zeros((20, 2)))
+
+
 def test_data_sets():
     xarray = import_module("xarray")
     theta = xarray.Dataset({"a": ("n", THETA[:, 0]), "b": ("n", THETA[:, 1])})

@@ -59,8 +59,8 @@ class Writers:
     @cached_property
     def checks(self):
         """Checks of both versions, and files that keep them."""
-        draws, suite = Gaussian().draws([[0.5, -0.5]], 50), assay.Suite.quick(null=19)
-        found = [assay.check(one, x_o=draws, suite=suite) for one in self.kept]
+        draws, quick = Gaussian().draws([[0.5, -0.5]], 50), {"nulls": 19, "classifier": None}
+        found = [assay.check(one, x_o=draws, **quick) for one in self.kept]
         paths = [self.folder / f"check-{i}.npz" for i in (0, 1)]
         for check, path in zip(found, paths, strict=True):
             check.save(path)
@@ -78,7 +78,7 @@ class Writers:
 
     def check(self, folder, version):
         paths = ["--save", folder / "check.npz", "--json", folder / "check.json"]
-        self._run("check", self.sets, "--quick", "--null", 19, "--seed", version, *paths)
+        self._run("check", self.sets, "--quick", "--nulls", 19, "--seed", version, *paths)
 
     def chunks(self, folder, version):
         for i in range(5):
