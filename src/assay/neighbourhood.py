@@ -4,9 +4,6 @@ r"""Which simulations are near an observation, in which distance, and with which
 may depend on x, and on all members of a set alike (the true parameter and the draws of q), never
 on which member is the true parameter: otherwise exchanging them would not be exact.
 
-Where near means near for q, q is regressed on x: features on a common scale and random cosines of
-them, by ridge (Rahimi and Recht 2007, *Random Features for Large-Scale Kernel Machines*).
-
 **At x_o** itself, means are estimated by a local-quadratic fit: a weighted mean whose weights,
 some of them negative, remove errors of first and second order in the distance to x_o.
 """
@@ -21,34 +18,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._support.inputs import (
-    as_tensors,
-    check_finite,
-    check_function,
-    check_kind,
-    check_share,
-    cpu,
-)
+from ._support.inputs import as_tensors, check_finite, check_function, check_kind, check_share, cpu
 from ._support.random import call_user_code, stream
 
-# The share of simulations that is near x_o, and the number from which on the share shrinks.
-SHARE, FULL = 0.2, 5000
-# The fewest simulations that are near.
-FEWEST_NEAR = 10
-# With more features than this, near means near for q rather than near in x.
-FEW_FEATURES = 4
-# Sets from which nearness for q is learned, and draws in a set from which a scale is taken.
-MOST_FITTED, FEWEST_MEMBERS = 4000, 4
-# Cosines of x in a regression on x.
-COSINES = 64
-# Near simulations for each coefficient of a local-quadratic fit.
-SETS_PER_COEFFICIENT = 12
-# The interquartile range of a standard normal distribution.
-IQR = 1.349
-# Rows from which quartiles are taken; torch.quantile has a limit.
-MOST_ROWS = 10_000
-# Random directions that replace more features, and penalties that are tried.
-DIRECTIONS, PENALTIES = 256, (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+SHARE, FULL = 0.2, 5000  # of simulations that is near x_o; the number from which on it shrinks
+FEWEST_NEAR = 10  # simulations
+FEW_FEATURES = 4  # with more, near means near for q rather than near in x
+MOST_FITTED = 4000  # sets from which nearness for q is learned
+FEWEST_MEMBERS = 4  # of a set of which a width is taken
+COSINES = 64  # of x in a regression on x
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the regression that are tried
+DIRECTIONS = 256  # random ones that replace more features
+SETS_PER_COEFFICIENT = 12  # of a local-quadratic fit
+IQR = 1.349  # the interquartile range of a standard normal distribution
+MOST_ROWS = 10_000  # from which quartiles are taken; torch.quantile has a limit
 TINY = 1e-12
 
 
@@ -83,7 +66,10 @@ class RobustScale:
 
 
 def random_waves(n: int, length: float, d: int, *key: str) -> tuple[Tensor, Tensor]:
-    """Random frequencies (d, n) of a typical length, and phases (n,); always the same."""
+    """Random frequencies (d, n) of a typical length, and phases (n,); always the same.
+
+    Rahimi and Recht 2007, *Random Features for Large-Scale Kernel Machines*.
+    """
     generator = stream(0, "waves", n, d, *key)
     frequencies = cpu.randn(d, n, generator=generator) * length / math.sqrt(max(1, d))
     return frequencies, 2 * math.pi * cpu.rand(n, generator=generator)
@@ -132,8 +118,7 @@ class Distance:
     """
 
     function: Callable[[Tensor], Any] | None = None
-    # What is added to a hypothesis, so that it says how nearness is measured.
-    words: ClassVar[str] = ""
+    words: ClassVar[str] = ""  # of a hypothesis, on how nearness is measured
 
     def __post_init__(self) -> None:
         if self.function is not None:
@@ -143,8 +128,7 @@ class Distance:
         """Distances (o, n) between features x (n, d) and those of observations (o, d)."""
         coordinates, centres = self.coordinates(*check_features(x, x_o))
         # Products of matrices would lose the small distances, and would separate ties.
-        exact = "donot_use_mm_for_euclid_dist"
-        return torch.cdist(centres, coordinates, compute_mode=exact)
+        return torch.cdist(centres, coordinates, compute_mode="donot_use_mm_for_euclid_dist")
 
     def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
         """Coordinates (n, e) and (o, e) in which the distance is Euclidean."""
@@ -156,31 +140,21 @@ class Distance:
         if self.function is None:
             return x
         found = call_user_code("function", self.function, x).to(x)
-        if found.ndim != 2 or len(found) != len(x):
-            raise ValueError(
-                f"function: expected one that maps features ({len(x)}, d) to ({len(x)}, e); got "
-                f"{tuple(found.shape)}."
-            )
+        if found.ndim != 2 or len(found) != (n := len(x)):
+            expected = f"one that maps features ({n}, d) to ({n}, e)"
+            raise ValueError(f"function: expected {expected}; got {tuple(found.shape)}.")
         check_finite("function", found)
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class DistanceForQ(Distance):
-    r"""A distance in which near means near for q: by its mean and width given x, and by x.
+    """A distance in which near means near for q: by its mean and width given x, and by x.
 
     With many features of x, of which few matter, all observations are about equally far apart. So
     means and log standard deviations of the members of each set are regressed on x by ridge. Each
     prediction counts as much as it explains of sets that were left out of the fit, and x itself
     counts as much as four features; a q that ignores x leaves x alone.
-
-    Example:
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> x = torch.randn(1000, 50, generator=generator)
-        >>> members = x[:, :1, None] + torch.randn(1000, 8, 1, generator=generator)
-        >>> nearest = DistanceForQ.fit(x, members)(x, x[:1]).argsort(1)[0, :100]
-        >>> bool(x[nearest, 0].std() < 0.7)
-        True
     """
 
     scale: RobustScale = field(kw_only=True)
@@ -189,7 +163,7 @@ class DistanceForQ(Distance):
 
     @classmethod
     def fit(cls, x: Tensor, members: Tensor) -> Self:
-        """Learns nearness from features of observations (n, d) and members of sets (n, r, m)."""
+        """Learns nearness from features (n, d) and members of sets (n, r, m)."""
         step = 1 + len(x) // MOST_FITTED
         x, members = x[::step], members[::step].double()
         scale = RobustScale.fit(x)
@@ -219,10 +193,7 @@ class DistanceForQ(Distance):
 
 @dataclass(frozen=True)
 class Nearest:
-    """The simulations that are nearest to x_o.
-
-    Simulations at the same distance are all near or all not, so there may be more of them where x
-    has ties.
+    """The simulations that are nearest to x_o; of those at the same distance all, or none.
 
     Args:
         share: The share of the simulations that is near. None takes 20 % of up to 5000, and 1000
@@ -231,9 +202,6 @@ class Nearest:
             and :class:`DistanceForQ` for more.
 
     Example:
-        >>> x = torch.arange(100.0)[:, None]
-        >>> Nearest(0.2).inside(x, x[:1]).nonzero()[:, 1].max()
-        tensor(19)
         >>> Nearest().count(1000), Nearest().count(20_000)
         (200, 2000)
     """
@@ -249,10 +217,8 @@ class Nearest:
 
     def count(self, n: int, part: float = 1.0) -> int:
         """How many of n simulations are near; `part` of them where a smaller size is looked at."""
-        if self.share is not None:
-            size = self.share * n
-        else:
-            size = SHARE * n if n <= FULL else SHARE * math.sqrt(FULL * n)
+        size = SHARE * n if n <= FULL else SHARE * math.sqrt(FULL * n)
+        size = size if self.share is None else self.share * n
         return min(n, max(FEWEST_NEAR, round(part * size)))
 
     def simulations_for(self, n: int, times: Any) -> Any:
@@ -294,19 +260,12 @@ def _share(name: str, value: Any) -> float:
 def local_quadratic(
     coordinates: Tensor, centre: Tensor, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""The design and the coefficients of a local-quadratic fit at x_o.
+    r"""The design (n, p) of a local-quadratic fit, and what takes values (n,) to coefficients, (p, n).
 
-    With the Epanechnikov kernel :math:`K_i = 1 - (d_i / d_{max})^2` and a design of powers up to
-    two of the leading principal coordinates, as many as the near simulations can carry. The first
-    row of the coefficients holds the weights of the fit at x_o, which sum to one.
-
-    Args:
-        coordinates: Those of the near simulations, with shape (n, e).
-        centre: That of x_o, with shape (e,).
-        weights: Of the simulations, with shape (n,).
-
-    Returns:
-        The design (n, p), and what takes values (n,) to their coefficients, (p, n).
+    From coordinates (n, e) of near simulations, that of x_o (e,), and weights (n,). With the
+    Epanechnikov kernel :math:`K_i = 1 - (d_i / d_{max})^2` and powers up to two of the leading
+    principal coordinates, as many as the near simulations can carry. The first row, (n,), holds the
+    weights of the fit at x_o, which sum to one.
     """
     offset = (coordinates - centre).double()
     n, e = offset.shape
