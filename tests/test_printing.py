@@ -6,7 +6,17 @@ import pytest
 import torch
 
 import assay
-from assay.printing import laid_out, number, probability, rows_of, wrapped
+from assay.printing import (
+    html_table,
+    laid_out,
+    number,
+    probability,
+    readable,
+    rows_of,
+    shorten,
+    text_table,
+    wrapped,
+)
 from tests.conftest import Gaussian
 
 
@@ -18,11 +28,11 @@ def terminal(monkeypatch):
 
 class TestLaidOut:
     head = ("x_o", "a first", "second")
-    rows = (("one", "1.00", "22"), ("two", "–", "333"))
+    wide = ("x_o", *(f"column_{i}" for i in range(12)))
 
     def test_a_table_that_fits(self, terminal):
         terminal(80)
-        assert laid_out(self.head, self.rows) == [
+        assert laid_out(self.head, [("one", "1.00", "22"), ("two", "–", "333")]) == [
             "x_o  a first  second",
             "one     1.00      22",
             "two        –     333",
@@ -34,58 +44,86 @@ class TestLaidOut:
         assert lines[1].split() == ["x_o", "words", "many", "more"]
         assert max(map(len, lines)) <= 40
 
-    def test_long_labels_are_cut(self, terminal):
+    def test_long_labels_are_cut_as_long_as_they_differ(self, terminal):
         terminal(40)
         lines = laid_out(self.head, [("a" * 60, "1", "2"), ("b" * 60, "1", "2")])
         assert len(lines) == 4
         assert all("…" in line for line in lines[2:])
         assert max(map(len, lines)) <= 40
-
-    def test_few_rows_are_turned(self, terminal):
-        terminal(60)
-        head = ["x_o", *(f"column_{i}" for i in range(12))]
-        lines = laid_out(head, [["0", *"abcdefghijkl"]])
-        assert len(lines) == 13
-        assert [line.split()[1] for line in lines] == ["0", *"abcdefghijkl"]
-
-    def test_wide_tables_are_broken(self, terminal):
-        terminal(60)
-        head = ["x_o", *(f"column_{i}" for i in range(12))]
-        lines = laid_out(head, [[str(i), *"abcdefghijkl"] for i in range(14)])
-        assert max(map(len, lines)) <= 60
-        assert sum(line.startswith("x_o") for line in lines) == 3
-        for name in head[1:]:
-            assert sum(name in line.split() for line in lines) == 1
-
-    def test_labels_that_would_be_alike_are_not_cut(self, terminal):
-        terminal(40)
         labels = ["the same beginning a", "the same beginning b"]
         lines = laid_out(["x_o", *["number"] * 3], [[label, *"123"] for label in labels])
-        for label in labels:
-            assert any(label in line for line in lines)
+        assert all(label in "\n".join(lines) for label in labels)
+
+    def test_few_rows_are_turned_and_wide_tables_broken(self, terminal):
+        terminal(60)
+        lines = laid_out(self.wide, [["0", *"abcdefghijkl"]])
+        assert [line.split()[1] for line in lines] == ["0", *"abcdefghijkl"]
+        lines = laid_out(self.wide, [[str(i), *"abcdefghijkl"] for i in range(14)])
+        assert max(map(len, lines)) <= 60
+        assert sum(line.startswith("x_o") for line in lines) == 3
+        for name in self.wide[1:]:
+            assert sum(name in line.split() for line in lines) == 1
+
+    def test_words_of_the_last_column_are_clipped(self, terminal):
+        terminal(40)
+        lines = laid_out(["", " a", "why"], [["x", " b", "word " * 20]], 2, clip_last=True)
+        assert lines == ["    a  why", "x   b  word word word word word word wo…"]
+
+
+def test_tables_as_text_and_html():
+    rows = rows_of({"price": np.array([0.5, 1234.5]), "p": [0.5, np.nan], "n": (True, 4)})
+    assert text_table("fruit", ("apple", "<pear>"), rows) == [
+        "fruit   price      p  n",
+        "apple   0.500  0.500  1",
+        "<pear>   1234      –  4",
+    ]
+    page = html_table("fruit", ("apple", "<pear>"), rows, "<cheap>", "A & b.")
+    assert page.startswith('<div class="assay"><style>')
+    assert page.split("</style>")[1] == (
+        "<table><caption>&lt;cheap&gt;</caption>"
+        "<thead><tr><th>fruit</th><th>price</th><th>p</th><th>n</th></tr></thead><tbody>"
+        "<tr><td>apple</td><td>0.500</td><td>0.500</td><td>1</td></tr>"
+        "<tr><td>&lt;pear&gt;</td><td>1234</td><td>–</td><td>4</td></tr>"
+        "</tbody></table><p>A &amp; b.</p></div>"
+    )
+    many = html_table("x", [str(i) for i in range(100)], rows * 50, "", "")
+    assert many.count("<tr>") == 61
+    assert "... and 40 more" in many
+    assert rows_of({"a": np.array(3.0), "b": 4}) == [{"a": 3.0, "b": 4.0}]
+    with pytest.raises(ValueError, match="shorter|longer"):
+        rows_of({"a": np.zeros(2), "b": np.zeros(3)})
 
 
 def test_sentences_are_wrapped(terminal):
     terminal(40)
     text = "Of all, the region of 90 % covers 35 % with p = 0.5 there, and no more."
-    lines = wrapped(text, "  ")
-    assert all(len(line) <= 40 for line in lines.splitlines())
-    assert not any(line.lstrip()[0] in "%=" for line in lines.splitlines())
-    assert lines.splitlines()[1].startswith("  ")
+    first, *others = wrapped(text, "  ").splitlines()
+    assert all(len(line) <= 40 for line in (first, *others))
+    assert all(line.startswith("  ") and line[2] not in "%=" for line in others)
     terminal(500)
     assert max(map(len, wrapped("word " * 100).splitlines())) <= 100
 
 
 @pytest.mark.parametrize(
-    ("p", "shown"),
+    ("p", "text"),
     [
         *[(0.635, "0.635"), (0.005, "0.005"), (0.0123, "0.012"), (1.0, "1"), (0.05, "0.050")],
         *[(0.00012, "0.00012"), (2.7e-304, "< 0.000001"), (0.0, "< 0.000001"), (np.nan, "–")],
     ],
 )
-def test_probabilities(p, shown):
-    assert probability(p) == shown
-    assert "e" not in shown
+def test_probabilities(p, text):
+    assert probability(p) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *[(0.0, "0"), (1.0, "1.00"), (-0.12345, "-0.123"), (12345.6, "12346"), (999.9, "1000")],
+        *[(1e-4, "0.000100"), (1e-5, "1.00e-05"), (1e6, "1.00e+06"), (np.inf, "inf")],
+    ],
+)
+def test_numbers(value, text):
+    assert number(value) == text
 
 
 @pytest.fixture(scope="module")
@@ -113,45 +151,38 @@ def kinds():
     }
 
 
-@pytest.mark.parametrize("width", [50, 80, 120])
-def test_nothing_is_wider_than_the_terminal(kinds, terminal, width):
+@pytest.mark.parametrize("width", [50, 80, 120, None])
+def test_nothing_is_wider_than_the_terminal(kinds, terminal, width, monkeypatch):
+    """Which is taken for one of 80 where it is unknown."""
     terminal(width)
+    if width is None:
+        monkeypatch.delenv("COLUMNS")
+        monkeypatch.setattr(sys, "__stdout__", None)
     for name, found in kinds.items():
-        assert max(map(len, repr(found).splitlines())) <= width, f"{name}\n{found!r}"
+        assert max(map(len, repr(found).splitlines())) <= (width or 80), f"{name}\n{found!r}"
         assert "\x1b" not in repr(found)
         assert " ".join(found.sentence.split()) in " ".join(repr(found).split())
-
-
-def test_eighty_columns_where_the_terminal_is_unknown(kinds, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr(sys, "__stdout__", None)
-    assert max(len(line) for found in kinds.values() for line in repr(found).splitlines()) <= 80
-
-
-def test_notebooks_show_every_kind(kinds):
-    for name, found in kinds.items():
-        page = ElementTree.fromstring(found._repr_html_())
-        assert page.find("table") is not None, name
-        assert "<script" not in found._repr_html_()
-
-
-def test_rows_of_columns():
-    assert rows_of({"a": np.array([1, 2]), "b": np.array([True, False])}) == [
-        {"a": 1.0, "b": 1.0},
-        {"a": 2.0, "b": 0.0},
-    ]
-    assert rows_of({"a": np.array(3.0), "b": 4}) == [{"a": 3.0, "b": 4.0}]
-    with pytest.raises(ValueError, match="shorter|longer"):
-        rows_of({"a": np.zeros(2), "b": np.zeros(3)})
+        page = found._repr_html_()
+        assert ElementTree.fromstring(page).find("table") is not None
+        assert "<script" not in page
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("name", "read"),
     [
-        *((0.0, "0"), (1.0, "1.00"), (-0.12345, "-0.123"), (12345.6, "12346"), (1e-4, "0.000100")),
-        *((1e-5, "1.00e-05"), (1e6, "1.00e+06"), (999.9, "1000"), (np.inf, "inf")),
-        (np.nan, "nan"),
+        ("plain_1", "plain_1"),
+        (r"$\alpha$", "α"),
+        (r"rate $\lambda^{2}$ / s", "rate λ² / s"),
+        (r"$x_{\mathrm{obs}}$", "x_obs"),
+        (r"$\sigma_{8,z}$", "σ_8,z"),
+        (r"$\dot{M}_{\mathrm{wind}} / (M_\odot\,\mathrm{yr}^{-1})$", "Ṁ_wind / (M_⊙ yr⁻¹)"),
+        (r"$\Omega_{\mathrm{m}}$, $\alpha_{\mathrm{a} \to b}$", "Ωₘ, α_a → b"),
+        (r"$\hat{\theta}_1$ and $\langle v^2 \rangle$", "θ̂₁ and ⟨ v² ⟩"),
+        ("a $ of b", "a $ of b"),
+        ("$$", "$$"),
     ],
 )
-def test_numbers(value, text):
-    assert number(value) == text
+def test_tex_is_read_as_people_do(name, read):
+    assert readable(name) == read
+    assert shorten(read, 40) == read
+    assert shorten("amplitude of mode 12", 16) == "amplitude…de 12"

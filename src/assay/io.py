@@ -11,7 +11,6 @@ import math
 import os
 import re
 import types
-import typing
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -273,7 +272,17 @@ def _decode(tree: Any, arrays: dict[str, np.ndarray], given: dict[str, Any], at:
     if not (isinstance(cls, type) and is_dataclass(cls)):
         raise _refusal("a class of assay", repr(content), at)
     parts = {k: _decode(v, arrays, given, f"{at}.{k}") for k, v in tree["fields"].items()}
-    return _build(cls, parts, at)
+    known = {f.name for f in fields(cls)}
+    needed = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
+    wrong = sorted((set(parts) - known) | (needed - set(parts)))
+    if wrong:
+        expected = f"a {cls.__name__} of this version of assay"
+        raise _refusal(expected, f"other fields, {', '.join(wrong)}", at)
+    decoded = cls(**parts)
+    if isinstance(decoded, Result):
+        with np.errstate(all="ignore"):
+            repr(decoded)  # which fails where arrays do not belong together
+    return decoded
 
 
 def _find(address: str) -> Any:
@@ -287,42 +296,3 @@ def _find(address: str) -> Any:
         got = f"{address!r}. Install the version that wrote the file"
         raise _refusal("what this version of assay knows", got)
     return found
-
-
-def _build(cls: type, parts: Mapping[str, Any], at: str) -> Any:
-    """An object of a class, if the parts are its fields, each of its kind, and fit together."""
-    name, known = cls.__name__, {f.name for f in fields(cls)}
-    needed = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
-    wrong = sorted((set(parts) - known) | (needed - set(parts)))
-    if wrong:
-        got = f"other fields, {', '.join(wrong)}"
-        raise _refusal(f"a {name} of this version of assay", got, at)
-    hints = typing.get_type_hints(cls)
-    for part, value in parts.items():
-        if not _fits(value, hints[part]):
-            kind = hints[part].__name__ if isinstance(hints[part], type) else hints[part]
-            raise _refusal(str(kind), type(value).__name__, f"{at}.{part} of a {name}")
-    built = cls(**parts)
-    try:
-        if isinstance(built, Result):
-            with np.errstate(all="ignore"):
-                repr(built)
-    except Exception as error:
-        got = f"arrays that do not belong together ({line(error)})"
-        raise _refusal(f"a whole {name}", got, at) from error
-    return built
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a kind; protocols are not checked, but fail when they are used."""
-    origin, inside = typing.get_origin(hint) or hint, typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, one) for one in inside)
-    if origin is tuple and isinstance(value, tuple):
-        each = inside[:1] * len(value) if inside[-1:] == (...,) else inside
-        return len(each) == len(value) and all(map(_fits, value, each))
-    if origin in (int, float):
-        return isinstance(value, int | origin) and not isinstance(value, bool)
-    if hint is Any or not isinstance(origin, type) or getattr(origin, "_is_protocol", False):
-        return True
-    return isinstance(value, origin)

@@ -161,17 +161,17 @@ def memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def check_number(name: str, value: Any, *, least: float = 0.0, strict: bool = True) -> float:
-    """A finite number above `least`, or refuses."""
+def check_number(name: str, value: Any, *, strict: bool = True) -> float:
+    """A finite number above 0, or of at least 0 if not strict, or refuses."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}: expected a number; got {type_name(value)}.")
     try:
         real = float(value)
     except OverflowError:
         real = math.inf
-    if not math.isfinite(real) or real < least or (strict and real == least):
-        bound = "above" if strict else "of at least"
-        raise ValueError(f"{name}: expected a finite number {bound} {least:g}; got {real}.")
+    if not math.isfinite(real) or real < 0 or (strict and real == 0):
+        bound = "above 0" if strict else "of at least 0"
+        raise ValueError(f"{name}: expected a finite number {bound}; got {real}.")
     return real
 
 
@@ -182,10 +182,10 @@ def check_numbers(name: str, given: Any) -> list[float]:
     return [check_number(name, one) for one in each]
 
 
-def check_share(name: str, value: Any) -> float:
-    """A number between 0 and 1, both excluded, or refuses."""
+def check_share(name: str, value: Any, *, whole: bool = False) -> float:
+    """A number between 0 and 1, both excluded but for a whole that may be, or refuses."""
     number = isinstance(value, Real) and not isinstance(value, bool)
-    if not number or not 0 < value < 1:
+    if not number or not (0 < value < 1 or (whole and value == 1)):
         raise ValueError(f"{name}: expected a number between 0 and 1; got {value!r}.")
     return float(value)
 
