@@ -27,32 +27,30 @@ def terminal(monkeypatch):
 
 
 class TestLaidOut:
-    head = ("x_o", "a first", "second")
+    """What is done, in turn, where a table does not fit."""
+
     wide = ("x_o", *(f"column_{i}" for i in range(12)))
 
-    def test_a_table_that_fits(self, terminal):
+    def test_headings_are_folded(self, terminal):
+        head, row = ("x_o", "of many words", "and of many more"), ["a" * 12, "1", "22"]
         terminal(80)
-        assert laid_out(self.head, [("one", "1.00", "22"), ("two", "–", "333")]) == [
-            "x_o  a first  second",
-            "one     1.00      22",
-            "two        –     333",
+        assert laid_out(head, [row])[1] == "aaaaaaaaaaaa              1                22"
+        terminal(40)
+        assert laid_out(head, [row]) == [
+            "              of many     and of",
+            "x_o             words  many more",
+            "aaaaaaaaaaaa        1         22",
         ]
 
-    def test_headings_are_folded_first(self, terminal):
+    def test_labels_are_cut_as_long_as_they_differ(self, terminal):
         terminal(40)
-        lines = laid_out(("x_o", "of many words", "and of many more"), [("a" * 12, "1", "2")])
-        assert lines[1].split() == ["x_o", "words", "many", "more"]
-        assert max(map(len, lines)) <= 40
-
-    def test_long_labels_are_cut_as_long_as_they_differ(self, terminal):
-        terminal(40)
-        lines = laid_out(self.head, [("a" * 60, "1", "2"), ("b" * 60, "1", "2")])
-        assert len(lines) == 4
-        assert all("…" in line for line in lines[2:])
+        head = ["x_o", *["number"] * 3]
+        lines = laid_out(head, [["a" * 60, *"123"], ["b" * 60, *"123"]])
+        assert [line.count("…") for line in lines] == [0, 1, 1]
         assert max(map(len, lines)) <= 40
         labels = ["the same beginning a", "the same beginning b"]
-        lines = laid_out(["x_o", *["number"] * 3], [[label, *"123"] for label in labels])
-        assert all(label in "\n".join(lines) for label in labels)
+        text = "\n".join(laid_out(head, [[label, *"123"] for label in labels]))
+        assert all(label in text for label in labels)
 
     def test_few_rows_are_turned_and_wide_tables_broken(self, terminal):
         terminal(60)
@@ -61,8 +59,7 @@ class TestLaidOut:
         lines = laid_out(self.wide, [[str(i), *"abcdefghijkl"] for i in range(14)])
         assert max(map(len, lines)) <= 60
         assert sum(line.startswith("x_o") for line in lines) == 3
-        for name in self.wide[1:]:
-            assert sum(name in line.split() for line in lines) == 1
+        assert all(sum(name in line.split() for line in lines) == 1 for name in self.wide[1:])
 
     def test_words_of_the_last_column_are_clipped(self, terminal):
         terminal(40)
@@ -87,11 +84,8 @@ def test_tables_as_text_and_html():
         "</tbody></table><p>A &amp; b.</p></div>"
     )
     many = html_table("x", [str(i) for i in range(100)], rows * 50, "", "")
-    assert many.count("<tr>") == 61
-    assert "... and 40 more" in many
+    assert (many.count("<tr>"), many.count("... and 40 more")) == (61, 1)
     assert rows_of({"a": np.array(3.0), "b": 4}) == [{"a": 3.0, "b": 4.0}]
-    with pytest.raises(ValueError, match="shorter|longer"):
-        rows_of({"a": np.zeros(2), "b": np.zeros(3)})
 
 
 def test_sentences_are_wrapped(terminal):
@@ -105,50 +99,34 @@ def test_sentences_are_wrapped(terminal):
 
 
 @pytest.mark.parametrize(
-    ("p", "text"),
+    ("form", "value", "text"),
     [
-        *[(0.635, "0.635"), (0.005, "0.005"), (0.0123, "0.012"), (1.0, "1"), (0.05, "0.050")],
-        *[(0.00012, "0.00012"), (2.7e-304, "< 0.000001"), (0.0, "< 0.000001"), (np.nan, "–")],
+        *[(probability, 0.635, "0.635"), (probability, 0.05, "0.050"), (probability, 1.0, "1")],
+        *[(probability, 0.0123, "0.012"), (probability, 0.005, "0.005")],
+        *[(probability, 0.00012, "0.00012"), (probability, 0.0, "< 0.000001")],
+        *[(number, 0.0, "0"), (number, 1.0, "1.00"), (number, -0.12345, "-0.123")],
+        *[(number, 12345.6, "12346"), (number, 999.9, "1000"), (number, np.inf, "inf")],
+        *[(number, 1e-4, "0.000100"), (number, 1e-5, "1.00e-05"), (number, 1e6, "1.00e+06")],
     ],
 )
-def test_probabilities(p, text):
-    assert probability(p) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        *[(0.0, "0"), (1.0, "1.00"), (-0.12345, "-0.123"), (12345.6, "12346"), (999.9, "1000")],
-        *[(1e-4, "0.000100"), (1e-5, "1.00e-05"), (1e6, "1.00e+06"), (np.inf, "inf")],
-    ],
-)
-def test_numbers(value, text):
-    assert number(value) == text
+def test_numbers(form, value, text):
+    assert form(value) == text
 
 
 @pytest.fixture(scope="module")
 def kinds():
     """Results of many kinds, some of them with many columns."""
-
-    def sets(m, n=300, k=12):
-        return Gaussian(width=1.2, m=m).calibration(n, k=k)
-
-    def log_q(theta, x):
-        return -(theta - x / 2).square().sum(1)
-
-    two, none = sets(2), torch.zeros
-    test, linear = assay.score(two, null=39), assay.lc2st(two, assay.Ridge(), 39)
-    return {
-        "SBC of 20": assay.sbc(sets(20), null=99),
-        "coverage of 8": assay.coverage(sets(8), null=99),
-        "TARP": assay.tarp(two, null=99),
-        "score": test(none(2)),
-        "score at 4": test(none(4, 2)),
-        "C2ST": assay.c2st(two.theta, two.theta_q[:, 0], assay.Ridge(), 39),
-        "local C2ST at 4": linear(assay.Draws(none(4, 2), none(4, 50, 2))),
-        "PIT of 8": assay.lpit(sets(8), null=39)(none(8)),
-        "HPD": assay.lhpd(two, log_q, null=39)(none(2)),
-    }
+    two, eight = (Gaussian(width=1.2, m=m).calibration(300, k=12) for m in (2, 8))
+    four = Gaussian().draws(torch.zeros(4, 2), 50)
+    return [
+        assay.sbc(Gaussian(m=20).calibration(300, k=12), null=99),
+        assay.coverage(eight, null=99),
+        assay.score(two, null=39)(torch.zeros(4, 2)),
+        assay.c2st(two.theta, two.theta_q[:, 0], assay.Ridge(), 39),
+        assay.lc2st(two, assay.Ridge(), 39)(four),
+        assay.lpit(eight, null=39)(torch.zeros(8)),
+        assay.lhpd(two, lambda theta, x: -(theta - x / 2).square().sum(1), null=39)(four),
+    ]
 
 
 @pytest.mark.parametrize("width", [50, 80, 120, None])
@@ -158,31 +136,28 @@ def test_nothing_is_wider_than_the_terminal(kinds, terminal, width, monkeypatch)
     if width is None:
         monkeypatch.delenv("COLUMNS")
         monkeypatch.setattr(sys, "__stdout__", None)
-    for name, found in kinds.items():
-        assert max(map(len, repr(found).splitlines())) <= (width or 80), f"{name}\n{found!r}"
-        assert "\x1b" not in repr(found)
+    for found in kinds:
+        assert max(map(len, repr(found).splitlines())) <= (width or 80)
         assert " ".join(found.sentence.split()) in " ".join(repr(found).split())
-        page = found._repr_html_()
-        assert ElementTree.fromstring(page).find("table") is not None
-        assert "<script" not in page
+        assert ElementTree.fromstring(found._repr_html_()).find("table") is not None
 
 
 @pytest.mark.parametrize(
     ("name", "read"),
     [
-        ("plain_1", "plain_1"),
-        (r"$\alpha$", "α"),
         (r"rate $\lambda^{2}$ / s", "rate λ² / s"),
-        (r"$x_{\mathrm{obs}}$", "x_obs"),
         (r"$\sigma_{8,z}$", "σ_8,z"),
         (r"$\dot{M}_{\mathrm{wind}} / (M_\odot\,\mathrm{yr}^{-1})$", "Ṁ_wind / (M_⊙ yr⁻¹)"),
         (r"$\Omega_{\mathrm{m}}$, $\alpha_{\mathrm{a} \to b}$", "Ωₘ, α_a → b"),
         (r"$\hat{\theta}_1$ and $\langle v^2 \rangle$", "θ̂₁ and ⟨ v² ⟩"),
-        ("a $ of b", "a $ of b"),
+        ("a_1 $ of b", "a_1 $ of b"),
         ("$$", "$$"),
     ],
 )
 def test_tex_is_read_as_people_do(name, read):
     assert readable(name) == read
-    assert shorten(read, 40) == read
+
+
+def test_long_names_keep_both_ends():
     assert shorten("amplitude of mode 12", 16) == "amplitude…de 12"
+    assert shorten("mu", 16) == "mu"

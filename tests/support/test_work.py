@@ -11,15 +11,16 @@ import tqdm.std
 
 from assay._support.work import Stages, one_thread, progress, spread_over, without_progress
 
+SHARES = {"a": 1.0, "b": 3.0}
+
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_order_is_kept_and_threads_are_given_back(workers):
     before = torch.get_num_threads()
     with spread_over(workers) as apply:
-        inside = torch.get_num_threads()
+        assert torch.get_num_threads() == (before if workers == 1 else 1)
         assert list(apply(lambda i: i**2, range(50))) == [i**2 for i in range(50)]
     assert torch.get_num_threads() == before
-    assert inside == (before if workers == 1 else 1)
     with pytest.raises(ZeroDivisionError), spread_over(workers) as apply:
         list(apply(lambda i: 1 / i, [1, 0, 2]))
     assert torch.get_num_threads() == before
@@ -43,7 +44,7 @@ def test_nothing_is_lost_and_a_pipe_is_silent(capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("inside", [without_progress, lambda: Stages("checking", {"a": 1.0})])
+@pytest.mark.parametrize("inside", [without_progress, lambda: Stages("checking", SHARES)])
 def test_none_inside_and_one_again_outside(capsys, inside):
     """Also after an error."""
     with pytest.raises(ZeroDivisionError), inside(), inside():
@@ -56,71 +57,57 @@ def test_none_inside_and_one_again_outside(capsys, inside):
     assert "outer" in words
 
 
-class TestLines:
-    @pytest.fixture
-    def clock(self, monkeypatch):
-        """Ten seconds more, each time it is called."""
-        now = [0.0]
-        monkeypatch.setattr(tqdm.std, "time", lambda: now[0])
-        return lambda: now.append(now.pop() + 10)
-
-    def test_at_most_every_thirty_seconds(self, capsys, clock):
-        for _ in progress(range(10), "work"):
-            clock()
-        assert capsys.readouterr().err.splitlines() == [
-            "work: 30%, 00:30, about 01:10 left",
-            "work: 60%, 01:00, about 00:40 left",
-            "work: 90%, 01:30, about 00:10 left",
-        ]
-
-    def test_without_a_total(self, capsys, clock):
-        with progress() as bar:
-            for _ in range(3):
-                clock()
-                bar.update(5)
-        assert capsys.readouterr().err == "working: 00:30, 15 done\n"
-
-    def test_stages_are_named(self, capsys, clock):
-        with Stages("checking", {"a": 1, "b": 3}) as stages:
-            stages.enter("a")
-            stages.enter("b")
-            for _ in progress(range(6), "hidden"):
-                clock()
-        assert capsys.readouterr().err.splitlines() == [
-            "checking, b: 55%, 00:30, about 00:24 left",
-            "checking, b: 85%, 01:00, about 00:10 left",
-        ]
+def test_lines_at_most_every_thirty_seconds(capsys, monkeypatch):
+    """At ten seconds to an item; with stages, with a total, and without one."""
+    now = [0]
+    monkeypatch.setattr(tqdm.std, "time", lambda: 10.0 * now[0])
+    with Stages("checking", SHARES) as stages:
+        stages.enter("a")
+        stages.enter("b")
+        for _ in progress(range(6), "hidden"):
+            now[0] += 1
+    for _ in progress(range(7), "work"):
+        now[0] += 1
+    with progress() as bar:
+        for _ in range(3):
+            now[0] += 1
+            bar.update(5)
+    assert capsys.readouterr().err.splitlines() == [
+        "checking, b: 55%, 00:30, about 00:24 left",
+        "checking, b: 85%, 01:00, about 00:10 left",
+        "work: 43%, 00:30, about 00:40 left",
+        "work: 86%, 01:00, about 00:10 left",
+        "working: 00:30, 15 done",
+    ]
 
 
 class TestStages:
-    shares = {"a": 1.0, "b": 3.0}  # noqa: RUF012
-
     def test_one_bar_for_all(self, monkeypatch):
         terminal = io.StringIO()
         monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
         monkeypatch.setattr(sys, "stderr", terminal)
-        with Stages("checking", self.shares) as stages:
+        with Stages("checking", SHARES) as stages:
             stages.enter("a")
             list(progress(range(5), "inner"))
             stages.enter("b")
             with progress(desc="by hand", total=2) as bar:
                 bar.update(2)
         words = terminal.getvalue()
-        assert "checking, a" in words
-        assert "checking, b" in words
-        assert "inner" not in words
-        assert "by hand" not in words
+        there = [name in words for name in ("checking, a", "checking, b", "inner", "by hand")]
+        assert there == [True, True, False, False]
         # No line is left behind, and no other bar is below.
         assert "\n" not in words
         assert not words.split("\r")[-1].strip()
 
     def test_bars_inside_move_it_and_never_leave_the_stage(self):
-        """Each takes four fifths of what is left; one inside of another does nothing."""
-        with Stages("checking", self.shares) as stages:
+        """Each takes four fifths of what is left; one inside of another or silent does nothing."""
+        reached = []
+        with Stages("checking", SHARES) as stages:
             stages.enter("a")
             stages.enter("b")
-            assert stages.done == 1
-            reached = []
+            list(progress(range(3), "inner", silent=True))
+            with without_progress():
+                list(progress(range(3), "inner"))
             for _ in range(4):
                 for _ in progress(range(3), "inner"):
                     list(progress(range(7), "innermost"))
@@ -128,20 +115,11 @@ class TestStages:
         np.testing.assert_allclose(reached[:4], [1, 1.8, 2.6, 3.4])
         assert 3.4 < reached[-1] <= 4
 
-    def test_silent_ones_do_not_count(self):
-        with Stages("checking", self.shares) as stages:
-            stages.enter("a")
-            list(progress(range(3), "inner", silent=True))
-            with without_progress():
-                list(progress(range(3), "inner"))
-            assert stages.done == 0
-
     def test_threads_may_move_it(self):
-        with Stages("checking", self.shares) as stages, progress(desc="x", total=8) as bar:
+        with Stages("checking", SHARES), progress(desc="x", total=8) as bar:
             workers = [threading.Thread(target=bar.update) for _ in range(8)]
             for worker in workers:
                 worker.start()
             for worker in workers:
                 worker.join()
             assert bar.n == 8
-        assert stages.done == 0
