@@ -26,45 +26,38 @@ def terminal(monkeypatch):
     return lambda width: monkeypatch.setenv("COLUMNS", str(width))
 
 
-class TestLaidOut:
-    """What is done, in turn, where a table does not fit."""
+def test_headings_are_folded_and_words_clipped(terminal):
+    head, row = ("x_o", "of many words", "and of many more"), ["a" * 12, "1", "22"]
+    terminal(80)
+    assert laid_out(head, [row])[1] == "aaaaaaaaaaaa              1                22"
+    terminal(40)
+    assert laid_out(head, [row]) == [
+        "              of many     and of",
+        "x_o             words  many more",
+        "aaaaaaaaaaaa        1         22",
+    ]
+    lines = laid_out(["", " a", "why"], [["x", " b", "word " * 20]], 2, clip_last=True)
+    assert lines == ["    a  why", "x   b  word word word word word word wo…"]
 
-    wide = ("x_o", *(f"column_{i}" for i in range(12)))
 
-    def test_headings_are_folded(self, terminal):
-        head, row = ("x_o", "of many words", "and of many more"), ["a" * 12, "1", "22"]
-        terminal(80)
-        assert laid_out(head, [row])[1] == "aaaaaaaaaaaa              1                22"
-        terminal(40)
-        assert laid_out(head, [row]) == [
-            "              of many     and of",
-            "x_o             words  many more",
-            "aaaaaaaaaaaa        1         22",
-        ]
+def test_labels_are_cut_as_long_as_they_differ(terminal):
+    terminal(40)
+    head = ["x_o", *["number"] * 3]
+    lines = laid_out(head, [["a" * 60, *"123"], ["b" * 60, *"123"]])
+    assert [line.count("…") for line in lines] == [0, 1, 1]
+    labels = ["the same beginning a", "the same beginning b"]
+    text = "\n".join(laid_out(head, [[label, *"123"] for label in labels]))
+    assert all(label in text for label in labels)
 
-    def test_labels_are_cut_as_long_as_they_differ(self, terminal):
-        terminal(40)
-        head = ["x_o", *["number"] * 3]
-        lines = laid_out(head, [["a" * 60, *"123"], ["b" * 60, *"123"]])
-        assert [line.count("…") for line in lines] == [0, 1, 1]
-        assert max(map(len, lines)) <= 40
-        labels = ["the same beginning a", "the same beginning b"]
-        text = "\n".join(laid_out(head, [[label, *"123"] for label in labels]))
-        assert all(label in text for label in labels)
 
-    def test_few_rows_are_turned_and_wide_tables_broken(self, terminal):
-        terminal(60)
-        lines = laid_out(self.wide, [["0", *"abcdefghijkl"]])
-        assert [line.split()[1] for line in lines] == ["0", *"abcdefghijkl"]
-        lines = laid_out(self.wide, [[str(i), *"abcdefghijkl"] for i in range(14)])
-        assert max(map(len, lines)) <= 60
-        assert sum(line.startswith("x_o") for line in lines) == 3
-        assert all(sum(name in line.split() for line in lines) == 1 for name in self.wide[1:])
-
-    def test_words_of_the_last_column_are_clipped(self, terminal):
-        terminal(40)
-        lines = laid_out(["", " a", "why"], [["x", " b", "word " * 20]], 2, clip_last=True)
-        assert lines == ["    a  why", "x   b  word word word word word word wo…"]
+def test_few_rows_are_turned_and_wide_tables_broken(terminal):
+    terminal(60)
+    head = ("x_o", *(f"column_{i}" for i in range(12)))
+    lines = laid_out(head, [["0", *"abcdefghijkl"]])
+    assert [line.split()[1] for line in lines] == ["0", *"abcdefghijkl"]
+    lines = laid_out(head, [[str(i), *"abcdefghijkl"] for i in range(14)])
+    assert sum(line.startswith("x_o") for line in lines) == 3
+    assert all(sum(name in line.split() for line in lines) == 1 for name in head[1:])
 
 
 def test_tables_as_text_and_html():
@@ -156,8 +149,4 @@ def test_nothing_is_wider_than_the_terminal(kinds, terminal, width, monkeypatch)
 )
 def test_tex_is_read_as_people_do(name, read):
     assert readable(name) == read
-
-
-def test_long_names_keep_both_ends():
     assert shorten("amplitude of mode 12", 16) == "amplitude…de 12"
-    assert shorten("mu", 16) == "mu"

@@ -36,13 +36,15 @@ def test_isolated_leaves_global_generators_alone():
     def state():
         return torch.get_rng_state().tolist(), str(np.random.get_state()), random.getstate()
 
-    before, numbers = state(), []
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError), isolated(stream(0, "inside")):
-            numbers.append((torch.rand(1), np.random.rand(), random.random()))
-            _ = 1 // 0
+    def numbers():
+        with isolated(stream(0, "inside")):
+            return torch.rand(1), np.random.rand(), random.random()
+
+    before = state()
+    assert numbers() == numbers()
+    with pytest.raises(ZeroDivisionError), isolated(stream(0, "inside")):
+        torch.rand(3) / (1 // 0)
     assert state() == before
-    assert numbers[0] == numbers[1]
 
 
 def test_code_of_the_user_gets_copies():
