@@ -333,9 +333,9 @@ class TestProgress:
         entered = []
 
         class Noted(MODULE.Stages):
-            def enter(self, stage, parts=1):
+            def enter(self, stage):
                 entered.append((stage, self.done))
-                super().enter(stage, parts)
+                super().enter(stage)
 
         monkeypatch.setattr(MODULE, "Stages", Noted)
         check(**GIVEN)

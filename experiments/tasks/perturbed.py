@@ -76,7 +76,7 @@ class Perturbed:
     region: Callable[[Tensor], Tensor] | None = None
 
     def __post_init__(self) -> None:
-        check_number("size", self.size, least=0.0, strict=False)
+        check_number("size", self.size, strict=False)
         check_kind("task", self.task, "a Task such as ConjugateGaussian()", Task)
         check_kind("error", self.error, "one such as Shift(0)", Error)
         if self.region is not None:

@@ -2,20 +2,19 @@
 
 A file is an ``.npz`` archive: its arrays hold the numbers, and a JSON text named ``assay`` the
 structure around them. Classes are dataclasses of this library, named by ``module:qualname``; no
-other class is looked up. Functions of a user cannot be stored; an embedding or a flow must be
-given again when a file that was made with one is loaded.
+other class is looked up. Functions of a user cannot be stored; they are given again to `load`.
 """
 
 import hashlib
 import json
 import math
 import os
+import re
 import types
-import typing
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial
 from importlib import import_module
@@ -44,26 +43,19 @@ ROOM, TIMES, LONGEST = 2**26, 500, 2**25
 
 
 def save(obj: Any, path: str | os.PathLike[str]) -> None:
-    """Saves a calibration, draws, a fitted test or a result.
+    """Saves a calibration, draws, a fitted test or a result to a file, usually called ``.npz``.
 
-    The file appears whole or not at all.
-
-    Args:
-        obj: What to save.
-        path: The file to write; the usual ending is ``.npz``.
+    It appears whole or not at all.
 
     Example:
-        >>> draws = assay.Draws([0.5, 1.0], torch.zeros(100, 2))
         >>> path = Path(tempfile.mkdtemp()) / "draws.npz"
-        >>> save(draws, path)
+        >>> save(assay.Draws([0.5, 1.0], torch.zeros(100, 2)), path)
         >>> load(path)
         Draws(x=(2,), theta=(100, 2))
     """
     if not _is_ours(obj):
-        raise TypeError(
-            "obj: expected a calibration, draws, a test or a result of assay; got "
-            f"{type(obj).__name__}."
-        )
+        expected = "a calibration, draws, a test or a result of assay"
+        raise TypeError(f"obj: expected {expected}; got {type(obj).__name__}.")
     arrays: dict[str, np.ndarray] = {}
     content = _encode(obj, "", arrays)
     digests = {name: _digest(array) for name, array in arrays.items()}
@@ -98,27 +90,23 @@ def load(path: str | os.PathLike[str], **given: Any) -> Any:
         given = {"base": given["flow"].base, **given}
     try:
         with npz(file) as contents:
-            header = _read_header(contents)
-            arrays = _read_arrays(header, contents, file)
-    except UNREADABLE as error:
-        # The message is whole, or it is one of the system about the file.
-        if str(error).startswith("path: ") or getattr(error, "filename", None) is not None:
-            raise
-        raise _refusal(path, error) from error
-    try:
-        loaded = _decode(header["content"], arrays, given)
+            content, arrays = _read(contents, file)
+        loaded = _decode(content, arrays, given)
         if not _is_ours(loaded):
             raise TypeError("it holds no object")
     except Exception as error:
-        if isinstance(error, ValueError) and "expected" in str(error):
+        # The message is one of our own, or one of the system about the file.
+        ours = isinstance(error, ValueError) and re.match("[^:]+: expected", str(error))
+        if ours or getattr(error, "filename", None) is not None:
             raise
-        raise _refusal(path, error) from error
+        got = f"{os.fspath(path)} ({line(error)})"
+        raise _refusal("a file that assay.save wrote", got) from error
     return loaded
 
 
-def _refusal(path: str | os.PathLike[str], why: Exception) -> ValueError:
-    got = os.fspath(path)
-    return ValueError(f"path: expected a file that assay.save wrote; got {got} ({line(why)}).")
+def _refusal(expected: str, got: str, at: str = "") -> ValueError:
+    """What is wrong in a file, at a place in what it holds."""
+    return ValueError(f"path: expected {expected}{at and f' as {at}'}; got {got}.")
 
 
 def line(error: Exception) -> str:
@@ -161,9 +149,8 @@ def npy(opened: Callable[[], Any], size: int) -> Stored:
             return np.lib.format.read_array(file, allow_pickle=False)
 
     with opened() as file:
-        first = np.lib.format.read_magic(file)[0] == 1
-        header = "read_array_header_1_0" if first else "read_array_header_2_0"
-        shape, _, dtype = getattr(np.lib.format, header)(file)
+        version = 1 if np.lib.format.read_magic(file)[0] == 1 else 2
+        shape, _, dtype = getattr(np.lib.format, f"read_array_header_{version}_0")(file)
         if dtype.hasobject:
             return Stored(0, read)  # which refuses them
         nbytes, there = math.prod(shape) * max(1, dtype.itemsize), size - file.tell()
@@ -181,32 +168,26 @@ def check_room(nbytes: int, path: Path) -> None:
         raise ValueError(f"its arrays need {nbytes:.2g} bytes, and there are {memory():.2g}")
 
 
-def _read_header(contents: Contents) -> Any:
-    """The text around the arrays, whose format must be known."""
+def _read(contents: Contents, path: Path) -> tuple[Any, dict[str, np.ndarray]]:
+    """The structure and its arrays, if they are as they were written; no others are read."""
     if "assay" not in contents:
         raise ValueError("it has no array assay")
     if contents["assay"].nbytes > LONGEST:
         raise ValueError("its text is too long")
     header = json.loads(str(contents["assay"].read()))
     if header["format"] != FORMAT:
-        raise ValueError(
-            f"path: expected format {FORMAT}; got {header['format']!r:.20}, written by assay "
-            f"{printable(str(header.get('version')))[:20]}. Install a version that reads it."
-        )
+        version = printable(str(header.get("version")))[:20]
+        got = f"{header['format']!r:.20}, written by assay {version}"
+        raise _refusal(f"format {FORMAT}", f"{got}. Install a version that reads it")
     if _digest_of(header["content"]) != header["digest"]:
         raise ValueError("its text was changed after it was saved")
-    return header
-
-
-def _read_arrays(header: Any, contents: Contents, path: Path) -> dict[str, np.ndarray]:
-    """The arrays of the content, each as it was written; no others are read."""
     wanted = {name: contents[name] for name in sorted(header["digests"])}
     check_room(sum(stored.nbytes for stored in wanted.values()), path)
     arrays = {name: stored.read() for name, stored in wanted.items()}
     for name, array in arrays.items():
         if _digest(array) != header["digests"][name]:
             raise ValueError(f"the array {name} was changed after it was saved")
-    return arrays
+    return header["content"], arrays
 
 
 def _digest(array: np.ndarray) -> str:
@@ -231,7 +212,13 @@ def _encode(value: Any, key: str, arrays: dict[str, np.ndarray]) -> Any:
             arrays[key] = value.cpu().numpy()
             return {"tensor": key}
         case np.ndarray() | np.generic():
-            return {"array": _place(np.asarray(value), key, arrays)}
+            own = np.asarray(value)
+            for name, other in arrays.items():  # results share some, which are stored once
+                alike = (own.dtype, own.shape) == (other.dtype, other.shape)
+                if alike and own.tobytes() == other.tobytes():
+                    return {"array": name}
+            arrays[key] = own
+            return {"array": key}
         case dict():
             return {"dict": {k: _encode(v, f"{key}/{k}", arrays) for k, v in value.items()}}
         case tuple() | list():
@@ -242,29 +229,19 @@ def _encode(value: Any, key: str, arrays: dict[str, np.ndarray]) -> Any:
             return value
     name, kind = key.rsplit("/", 1)[-1], type(value)
     try:
-        if _is_ours(value):
-            parts = {f.name: getattr(value, f.name) for f in fields(value)}
-            tree = {k: _encode(part, f"{key}/{k}", arrays) for k, part in parts.items()}
-            return {"class": f"{kind.__module__}:{kind.__qualname__}", "fields": tree}
-        raise TypeError(
-            f"obj{key.replace('/', '.')}: expected something that can be saved without pickle; "
-            f"got {kind.__name__}. Save its results instead."
-        )
+        if not _is_ours(value):
+            raise TypeError(
+                f"obj{key.replace('/', '.')}: expected something that can be saved without "
+                f"pickle; got {kind.__name__}. Save its results instead."
+            )
+        parts = {f.name: getattr(value, f.name) for f in fields(value)}
+        tree = {k: _encode(part, f"{key}/{k}", arrays) for k, part in parts.items()}
+        return {"class": f"{kind.__module__}:{kind.__qualname__}", "fields": tree}
     except TypeError:
         # What cannot be stored, or has a part that cannot, is given again as a whole.
         if name not in GIVEN_AGAIN:
             raise
     return {"given": name}
-
-
-def _place(array: np.ndarray, key: str, arrays: dict[str, np.ndarray]) -> str:
-    """Where an array is kept; results share some, which are stored once."""
-    for name, other in arrays.items():
-        alike = (array.dtype, array.shape) == (other.dtype, other.shape)
-        if alike and array.tobytes() == other.tobytes():
-            return name
-    arrays[key] = array
-    return key
 
 
 def _decode(tree: Any, arrays: dict[str, np.ndarray], given: dict[str, Any], at: str = "") -> Any:
@@ -293,76 +270,29 @@ def _decode(tree: Any, arrays: dict[str, np.ndarray], given: dict[str, Any], at:
             return given[content]
     cls = _find(content) if kind == "class" and isinstance(content, str) else None
     if not (isinstance(cls, type) and is_dataclass(cls)):
-        raise ValueError(f"path: expected a class of assay{at and f' as {at}'}; got {content!r}.")
+        raise _refusal("a class of assay", repr(content), at)
     parts = {k: _decode(v, arrays, given, f"{at}.{k}") for k, v in tree["fields"].items()}
-    return _build(cls, parts, at)
+    known = {f.name for f in fields(cls)}
+    needed = {f.name for f in fields(cls) if f.default is f.default_factory is MISSING}
+    wrong = sorted((set(parts) - known) | (needed - set(parts)))
+    if wrong:
+        expected = f"a {cls.__name__} of this version of assay"
+        raise _refusal(expected, f"other fields, {', '.join(wrong)}", at)
+    decoded = cls(**parts)
+    if isinstance(decoded, Result):
+        with np.errstate(all="ignore"):
+            repr(decoded)  # which fails where arrays do not belong together
+    return decoded
 
 
 def _find(address: str) -> Any:
     """The class or function of this library at an address; nothing else is looked up."""
     module, _, name = address.partition(":")
-    try:
-        if module.split(".")[0] != __package__ or "__main__" in module:
-            raise ImportError(module)
-        found = getattr(import_module(module), name)
-        if getattr(found, "__module__", "") != module:
-            raise ImportError(address)
-    except (ImportError, AttributeError, ValueError, SystemExit) as error:
-        raise ValueError(
-            f"path: expected what this version of assay knows; got {address!r}. Install the "
-            "version that wrote the file."
-        ) from error
+    found = None
+    if module.split(".")[0] == __package__ and "__main__" not in module:
+        with suppress(ImportError, AttributeError, ValueError, SystemExit):
+            found = getattr(import_module(module), name)
+    if found is None or getattr(found, "__module__", "") != module:
+        got = f"{address!r}. Install the version that wrote the file"
+        raise _refusal("what this version of assay knows", got)
     return found
-
-
-def _build(cls: type, parts: Mapping[str, Any], at: str) -> Any:
-    """An object of a class, if the parts are its fields, each of its kind, and fit together."""
-    where = at and f" as {at}"
-    known = {f.name: f for f in fields(cls)}
-    needed = {k for k, f in known.items() if f.default is f.default_factory is MISSING}
-    wrong = sorted((set(parts) - set(known)) | (needed - set(parts)))
-    if wrong:
-        raise ValueError(
-            f"path: expected a {cls.__name__} of this version of assay{where}; got other fields, "
-            f"{', '.join(wrong)}."
-        )
-    try:
-        hints = typing.get_type_hints(cls)
-    except NameError:  # kinds that are imported for a type checker alone
-        hints = {}
-    for name, value in parts.items():
-        hint = hints.get(name, Any)
-        if not _fits(value, hint):
-            expected = getattr(hint, "__name__", hint) if isinstance(hint, type) else hint
-            raise ValueError(
-                f"path: expected {expected} as {at}.{name} of a {cls.__name__}; got "
-                f"{type(value).__name__}."
-            )
-    built = cls(**parts)
-    try:
-        if isinstance(built, Result):
-            with np.errstate(all="ignore"):
-                repr(built)
-    except Exception as error:
-        raise ValueError(
-            f"path: expected a whole {cls.__name__}{where}; got arrays that do not belong "
-            f"together ({line(error)})."
-        ) from error
-    return built
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a kind; protocols are not checked, but fail when they are used."""
-    origin, inside = typing.get_origin(hint) or hint, typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, one) for one in inside)
-    if origin is tuple and isinstance(value, tuple):
-        each = inside[:1] * len(value) if inside[-1:] == (...,) else inside
-        return len(each) == len(value) and all(map(_fits, value, each))
-    if origin in (int, float) and isinstance(value, bool):
-        return False
-    if origin is float and isinstance(value, int):
-        return True
-    if hint is Any or not isinstance(origin, type) or getattr(origin, "_is_protocol", False):
-        return True
-    return isinstance(value, origin)

@@ -3,52 +3,29 @@ r"""Which simulations are near an observation, in which distance, and with which
 **Near** are the simulations with the smallest distance to x_o, all with the same weight. Nearness
 may depend on x, and on all members of a set alike (the true parameter and the draws of q), never
 on which member is the true parameter: otherwise exchanging them would not be exact.
-
-Where near means near for q, q is regressed on x: features on a common scale and random cosines of
-them, by ridge (Rahimi and Recht 2007, *Random Features for Large-Scale Kernel Machines*).
-
-**At x_o** itself, means are estimated by a local-quadratic fit: a weighted mean whose weights,
-some of them negative, remove errors of first and second order in the distance to x_o.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ._support.inputs import (
-    as_tensors,
-    check_finite,
-    check_function,
-    check_kind,
-    check_share,
-    cpu,
-)
+from ._support.inputs import as_tensors, check_finite, check_function, check_kind, check_share, cpu
 from ._support.random import call_user_code, stream
 
-# The share of simulations that is near x_o, and the number from which on the share shrinks.
-SHARE, FULL = 0.2, 5000
-# The fewest simulations that are near.
-FEWEST_NEAR = 10
-# With more features than this, near means near for q rather than near in x.
-FEW_FEATURES = 4
-# Sets from which nearness for q is learned, and draws in a set from which a scale is taken.
-MOST_FITTED, FEWEST_MEMBERS = 4000, 4
-# Cosines of x in a regression on x.
-COSINES = 64
-# Near simulations for each coefficient of a local-quadratic fit.
-SETS_PER_COEFFICIENT = 12
-# The interquartile range of a standard normal distribution.
-IQR = 1.349
-# Rows from which quartiles are taken; torch.quantile has a limit.
-MOST_ROWS = 10_000
-# Random directions that replace more features, and penalties that are tried.
-DIRECTIONS, PENALTIES = 256, (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+SHARE, FULL = 0.2, 5000  # of simulations that is near x_o; the number from which on it shrinks
+FEWEST_NEAR = 10  # simulations
+FEW_FEATURES = 4  # with more, near means near for q rather than near in x
+MOST_FITTED, FEWEST_MEMBERS = 4000, 4  # sets to learn from, and members to take a width of
+COSINES, DIRECTIONS = 64, 256  # of x in a regression; random ones in place of more features
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the regression that are tried
+SETS_PER_COEFFICIENT = 12  # of a local-quadratic fit
+IQR = 1.349  # the interquartile range of a standard normal distribution
+MOST_ROWS = 10_000  # from which quartiles are taken; torch.quantile has a limit
 TINY = 1e-12
 
 
@@ -77,13 +54,13 @@ class RobustScale:
         return cls(median, torch.where(scale > 0, scale, standard_deviation(x)))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Brings features (..., d) to the common scale."""
+        """Features (..., d) on the common scale."""
         largest = torch.finfo(x.dtype).max
         return torch.asinh(((x - self.median) / self.scale).clamp(-largest, largest))
 
 
 def random_waves(n: int, length: float, d: int, *key: str) -> tuple[Tensor, Tensor]:
-    """Random frequencies (d, n) of a typical length, and phases (n,); always the same."""
+    """Random frequencies (d, n) and phases (n,), always the same (Rahimi and Recht 2007)."""
     generator = stream(0, "waves", n, d, *key)
     frequencies = cpu.randn(d, n, generator=generator) * length / math.sqrt(max(1, d))
     return frequencies, 2 * math.pi * cpu.rand(n, generator=generator)
@@ -99,10 +76,10 @@ def regression_design(x: Tensor, cosines: int) -> Tensor:
 
 
 def ridge(design: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Ridge regression of targets (n, j) on a design (n, p).
+    """Weights (p, j) of a ridge regression of targets (n, j) on a design (n, p).
 
-    Returns weights (p, j) with the penalty that predicts rows best that are left out one by one,
-    and the share (j,) of the variance that is explained of these.
+    With the penalty that predicts rows best that are left out one by one; and the share (j,) of
+    their variance that is explained.
     """
     values, vectors = torch.linalg.eigh(design.mT @ design)
     rotated, products = design @ vectors, vectors.mT @ (design.mT @ targets)
@@ -126,14 +103,12 @@ class Distance:
             for example a summary network. None takes the features themselves.
 
     Example:
-        >>> x = torch.tensor([[0.0], [1.0], [2.0], [9.0]])
-        >>> Distance()(x, x[:1]).argsort(1)
-        tensor([[0, 1, 2, 3]])
+        >>> Distance()(torch.tensor([[0.0], [9.0], [1.0]]), torch.zeros(1, 1)).argsort(1)
+        tensor([[0, 2, 1]])
     """
 
     function: Callable[[Tensor], Any] | None = None
-    # What is added to a hypothesis, so that it says how nearness is measured.
-    words: ClassVar[str] = ""
+    words: ClassVar[str] = ""  # of a hypothesis, on how nearness is measured
 
     def __post_init__(self) -> None:
         if self.function is not None:
@@ -143,8 +118,7 @@ class Distance:
         """Distances (o, n) between features x (n, d) and those of observations (o, d)."""
         coordinates, centres = self.coordinates(*check_features(x, x_o))
         # Products of matrices would lose the small distances, and would separate ties.
-        exact = "donot_use_mm_for_euclid_dist"
-        return torch.cdist(centres, coordinates, compute_mode=exact)
+        return torch.cdist(centres, coordinates, compute_mode="donot_use_mm_for_euclid_dist")
 
     def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
         """Coordinates (n, e) and (o, e) in which the distance is Euclidean."""
@@ -155,32 +129,21 @@ class Distance:
     def _apply(self, x: Tensor) -> Tensor:
         if self.function is None:
             return x
-        found = call_user_code("function", self.function, x).to(x)
-        if found.ndim != 2 or len(found) != len(x):
-            raise ValueError(
-                f"function: expected one that maps features ({len(x)}, d) to ({len(x)}, e); got "
-                f"{tuple(found.shape)}."
-            )
+        found, n = call_user_code("function", self.function, x).to(x), len(x)
+        if found.ndim != 2 or len(found) != n:
+            expected = f"one that maps features ({n}, d) to ({n}, e)"
+            raise ValueError(f"function: expected {expected}; got {tuple(found.shape)}.")
         check_finite("function", found)
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class DistanceForQ(Distance):
-    r"""A distance in which near means near for q: by its mean and width given x, and by x.
+    """A distance in which near means near for q: by its mean and width given x, and by x.
 
-    With many features of x, of which few matter, all observations are about equally far apart. So
-    means and log standard deviations of the members of each set are regressed on x by ridge. Each
-    prediction counts as much as it explains of sets that were left out of the fit, and x itself
-    counts as much as four features; a q that ignores x leaves x alone.
-
-    Example:
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> x = torch.randn(1000, 50, generator=generator)
-        >>> members = x[:, :1, None] + torch.randn(1000, 8, 1, generator=generator)
-        >>> nearest = DistanceForQ.fit(x, members)(x, x[:1]).argsort(1)[0, :100]
-        >>> bool(x[nearest, 0].std() < 0.7)
-        True
+    For many features of x, of which few matter. Means and log standard deviations of the members
+    of each set are regressed on x by ridge. Each prediction counts as much as it explains of sets
+    left out of the fit, x itself as much as four features; a q that ignores x leaves x alone.
     """
 
     scale: RobustScale = field(kw_only=True)
@@ -189,7 +152,7 @@ class DistanceForQ(Distance):
 
     @classmethod
     def fit(cls, x: Tensor, members: Tensor) -> Self:
-        """Learns nearness from features of observations (n, d) and members of sets (n, r, m)."""
+        """Learns nearness from features (n, d) and members of sets (n, r, m)."""
         step = 1 + len(x) // MOST_FITTED
         x, members = x[::step], members[::step].double()
         scale = RobustScale.fit(x)
@@ -219,10 +182,7 @@ class DistanceForQ(Distance):
 
 @dataclass(frozen=True)
 class Nearest:
-    """The simulations that are nearest to x_o.
-
-    Simulations at the same distance are all near or all not, so there may be more of them where x
-    has ties.
+    """The simulations that are nearest to x_o; of those at the same distance all, or none.
 
     Args:
         share: The share of the simulations that is near. None takes 20 % of up to 5000, and 1000
@@ -231,9 +191,6 @@ class Nearest:
             and :class:`DistanceForQ` for more.
 
     Example:
-        >>> x = torch.arange(100.0)[:, None]
-        >>> Nearest(0.2).inside(x, x[:1]).nonzero()[:, 1].max()
-        tensor(19)
         >>> Nearest().count(1000), Nearest().count(20_000)
         (200, 2000)
     """
@@ -243,24 +200,21 @@ class Nearest:
 
     def __post_init__(self) -> None:
         if self.share is not None:
-            object.__setattr__(self, "share", _share("share", self.share))
+            object.__setattr__(self, "share", check_share("share", self.share, whole=True))
         if self.distance is not None:
             check_kind("distance", self.distance, "one such as Distance()", Distance)
 
     def count(self, n: int, part: float = 1.0) -> int:
         """How many of n simulations are near; `part` of them where a smaller size is looked at."""
-        if self.share is not None:
-            size = self.share * n
-        else:
-            size = SHARE * n if n <= FULL else SHARE * math.sqrt(FULL * n)
+        size = SHARE * n if n <= FULL else SHARE * math.sqrt(FULL * n)
+        size = size if self.share is None else self.share * n
         return min(n, max(FEWEST_NEAR, round(part * size)))
 
     def simulations_for(self, n: int, times: Any) -> Any:
         """How many simulations there must be, in place of n, for so many times as many near."""
         near = times * self.count(n)
-        if self.share is not None:
-            return near / self.share
-        return np.where(near <= SHARE * FULL, near / SHARE, (near / SHARE) ** 2 / FULL)
+        shrinking = np.where(near <= SHARE * FULL, near / SHARE, (near / SHARE) ** 2 / FULL)
+        return shrinking if self.share is None else near / self.share
 
     def inside(self, x: Tensor, x_o: Tensor, part: float = 1.0) -> Tensor:
         """Whether features x (n, d) are near observations (o, d), with shape (o, n)."""
@@ -280,33 +234,19 @@ class Nearest:
 
 def as_nearest(near: Any) -> Nearest:
     """What is near: the default for None, by a share of the simulations, or as it is given."""
-    if near is None or isinstance(near, Nearest):
-        return near or Nearest()
-    return Nearest(_share("near", near))
-
-
-def _share(name: str, value: Any) -> float:
-    """A share of the simulations, up to all of them; or refuses."""
-    whole = not isinstance(value, bool) and isinstance(value, Real) and value == 1
-    return 1.0 if whole else check_share(name, value)
+    if isinstance(near, Nearest):
+        return near
+    return Nearest(None if near is None else check_share("near", near, whole=True))
 
 
 def local_quadratic(
     coordinates: Tensor, centre: Tensor, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""The design and the coefficients of a local-quadratic fit at x_o.
+    r"""The design (n, p) of a local-quadratic fit at x_o, and the weights (p, n) of coefficients.
 
-    With the Epanechnikov kernel :math:`K_i = 1 - (d_i / d_{max})^2` and a design of powers up to
-    two of the leading principal coordinates, as many as the near simulations can carry. The first
-    row of the coefficients holds the weights of the fit at x_o, which sum to one.
-
-    Args:
-        coordinates: Those of the near simulations, with shape (n, e).
-        centre: That of x_o, with shape (e,).
-        weights: Of the simulations, with shape (n,).
-
-    Returns:
-        The design (n, p), and what takes values (n,) to their coefficients, (p, n).
+    From coordinates (n, e) near that of x_o, (e,), by the kernel :math:`1 - (d_i / d_{max})^2` and
+    powers up to two of the leading principal coordinates, as many as n can carry. The first row is
+    a mean at x_o: it sums to one, and removes errors of first and second order in the distance.
     """
     offset = (coordinates - centre).double()
     n, e = offset.shape
@@ -338,7 +278,7 @@ def check_features(x: Any, x_o: Any) -> tuple[Tensor, Tensor]:
         if array.ndim != 2:
             raise ValueError(f"{name}: expected features (n, d); got {tuple(array.shape)}.")
         check_finite(name, array)
-    if arrays["x"].shape[1] != arrays["x_o"].shape[1]:
-        widths = " and ".join(str(array.shape[1]) for array in arrays.values())
-        raise ValueError(f"x_o: expected as many features as x has; got {widths}.")
+    d, d_o = (array.shape[1] for array in arrays.values())
+    if d != d_o:
+        raise ValueError(f"x_o: expected as many features as x has; got {d} and {d_o}.")
     return arrays["x"], arrays["x_o"]

@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 
 Rows = Sequence[Mapping[str, float]]
+Table = list[list[str]]  # rows of cells, the headings first
 
 # Headings that say more than the names of columns.
 HEADINGS = {"p-value": "p", "adjusted": "corrected p", "± MC error": "± error"}
-# Letters of a label: at most, and as few as it may be cut to.
-LONGEST, SHORTEST = 40, 12
-# Letters of a line that are read with ease, and a space at which no line is broken.
-READABLE, NO_BREAK = 100, "\u00a0"
-# Rows of a table on a terminal and in a notebook; the others are counted.
-MOST_ROWS, MOST_HTML = 20, 60
+LONGEST, SHORTEST = 40, 12  # letters of a label, and as few as it may be cut to
+READABLE = 100  # letters of a line that are read with ease
+NO_BREAK = "\u00a0"  # a space at which no line is broken
+MOST_ROWS, MOST_HTML = 20, 60  # rows on a terminal and in a notebook; the others are counted
 # Without colours of its own, so that it can be read on dark and on light.
 STYLE = (
     ".assay table{border-collapse:collapse;margin:.3em 0;color:inherit;font-size:inherit}"
@@ -37,12 +36,7 @@ STYLE = (
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Some significant digits, without an exponent where that is readable.
-
-    Example:
-        >>> number(0.0411), number(1234.5), number(0.612, 2)
-        ('0.0411', '1234', '0.61')
-    """
+    """Some significant digits, without an exponent where that is readable."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if abs(value) < 1e-4 or abs(value) >= 1e6:
@@ -51,22 +45,12 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent, with two significant digits.
-
-    Example:
-        >>> percent(0.2), percent(0.0512), percent(1.3)
-        ('20 %', '5.1 %', '130 %')
-    """
+    """A share in percent, with two significant digits."""
     return f"{number(100 * share, 2)} %"
 
 
 def probability(p: float) -> str:
-    """A p-value: three decimals, two digits where it is smaller, and never an exponent.
-
-    Example:
-        >>> probability(0.635), probability(0.005), probability(0.00012), probability(2.7e-304)
-        ('0.635', '0.005', '0.00012', '< 0.000001')
-    """
+    """A p-value: three decimals, two digits where it is smaller, and never an exponent."""
     if math.isnan(p):
         return "–"
     if p < 1e-6:
@@ -89,8 +73,8 @@ def terminal_width() -> int:
 
 def wrapped(text: str, indent: str = "") -> str:
     """A sentence in lines that fit, those after the first indented."""
-    width = min(terminal_width(), READABLE)
     how: dict[str, Any] = {"subsequent_indent": indent, "break_on_hyphens": False}
+    width = min(terminal_width(), READABLE)
     return textwrap.fill(keep_units(text), width, **how).replace(NO_BREAK, " ")
 
 
@@ -117,7 +101,7 @@ def as_frame(rows: list[dict[str, Any]]) -> Any:
 
 def text_table(heading: str, labels: Sequence[str], rows: Rows) -> list[str]:
     """Lines of a table with a row of numbers for each label, of which the first are printed."""
-    head, cells = _head_and_cells(heading, labels, rows)
+    head, *cells = _cells(heading, labels, rows)
     more = [f"... and {len(rows) - MOST_ROWS} more"] if len(rows) > MOST_ROWS else []
     return [*laid_out(head, cells[:MOST_ROWS]), *more]
 
@@ -126,13 +110,13 @@ def html_table(
     heading: str, labels: Sequence[str], rows: Rows, caption: str, sentence: str
 ) -> str:
     """The same table for a notebook, with a caption above it and a sentence below."""
-    head, cells = _head_and_cells(heading, labels, rows)
-    top = "".join(f"<th>{escape(name)}</th>" for name in head)
-    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in cells[:MOST_HTML])
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    head, *cells = _cells(heading, labels, rows)
+    top = "</th><th>".join(map(escape, head))
+    lines = ("</td><td>".join(map(escape, row)) for row in cells[:MOST_HTML])
+    body = "".join(f"<tr><td>{line}</td></tr>" for line in lines)
     more = f"<p>... and {len(rows) - MOST_HTML} more</p>" if len(rows) > MOST_HTML else ""
     return html_part(
-        f"<table><caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead>"
+        f"<table><caption>{escape(caption)}</caption><thead><tr><th>{top}</th></tr></thead>"
         f"<tbody>{body}</tbody></table>{more}<p>{escape(keep_units(sentence))}</p>"
     )
 
@@ -142,77 +126,63 @@ def html_part(inside: str) -> str:
     return f'<div class="assay"><style>{STYLE}</style>{inside}</div>'
 
 
-def _head_and_cells(
-    heading: str, labels: Sequence[str], rows: Rows
-) -> tuple[list[str], list[list[str]]]:
-    columns = [_column_cells(name, [row[name] for row in rows]) for name in rows[0]]
-    head = [heading, *(HEADINGS.get(name, name) for name in rows[0])]
-    return head, [list(row) for row in zip(labels, *columns, strict=True)]
-
-
-def _column_cells(name: str, values: Sequence[float]) -> list[str]:
-    """The cells of one column: p-values, counts, or other numbers."""
-    if re.search(r"^p\b|\bp$|^adjusted$", name):
-        return [probability(value) for value in values]
-    known = [value for value in values if math.isfinite(value)]
-    whole = all(abs(value - round(value)) < 1e-6 for value in known) and max(known, default=0) > 1
-    cells = [f"{value:.0f}" if whole else number(value) for value in values]
-    return ["–" if math.isnan(value) else cell for value, cell in zip(values, cells, strict=True)]
+def _cells(heading: str, labels: Sequence[str], rows: Rows) -> Table:
+    """P-values, counts or other numbers of each column as text, with headings and labels."""
+    columns = [[heading, *labels]]
+    for name in rows[0]:
+        values = [row[name] for row in rows]
+        known = [value for value in values if math.isfinite(value)]
+        whole = all(abs(value - round(value)) < 1e-6 for value in known)
+        if re.search(r"^p\b|\bp$|^adjusted$", name):
+            cells = [probability(value) for value in values]
+        elif whole and max(known, default=0) > 1:
+            cells = [f"{value:.0f}" for value in values]
+        else:
+            cells = [number(value) for value in values]
+        columns.append([HEADINGS.get(name, name), *(cell.replace("nan", "–") for cell in cells)])
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def laid_out(
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    left: int = 1,
-    *,
-    clip_last: bool = False,
+    head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, *, clip_last: bool = False
 ) -> list[str]:
     """Lines of a table, no longer than the terminal is wide; the first columns are flush left.
 
-    Of a table that does not fit, the first of these that helps: headings in two lines, labels cut
-    as long as they differ, rows for columns, or tables of fewer columns below each other. To clip
-    the last column, which is words, comes before all of them.
+    Where it does not fit, the last column, which is words, is clipped, or the first of these that
+    helps is done: headings in two lines, labels cut as long as they differ, rows for columns, or
+    tables of fewer columns below each other.
     """
-    table = [list(head), *([_clipped(label), *cells] for label, *cells in rows)]
+    width = terminal_width()
+    table = [list(head), *([_clipped(label, LONGEST), *cells] for label, *cells in rows)]
     if clip_last:
-        return _with_clipped_words(table, left)
+        table = _with_cut_labels(table, width // 4)
+        lines = _lines([row[:-1] for row in table], left)
+        room = max(SHORTEST, width - max(map(len, lines)) - 2)
+        words = [_clipped(row[-1], room) for row in table]
+        return _lines([[line, end] for line, end in zip(lines, words, strict=True)], 2)
     folded = [*map(list, zip(*map(_folded, head), strict=True)), *table[1:]]
-    spare = terminal_width() - _width(folded) + max(len(row[0]) for row in folded)
+    spare = width - max(map(len, _lines(folded, left))) + max(len(row[0]) for row in folded)
     tried = [(table, left), (folded, left), (_with_cut_labels(folded, spare), left)]
     if len(table) < len(head):
         tried.append(([list(column) for column in zip(*table, strict=True)], 1))
     for cells, flush in tried:
-        if _width(cells) <= terminal_width():
-            return _lines(cells, flush)
-    return _pieces(_with_cut_labels(folded, terminal_width() // 3), left)
+        lines = _lines(cells, flush)
+        if max(map(len, lines)) <= width:
+            return lines
+    return _pieces(_with_cut_labels(folded, width // 3), left, width)
 
 
-def _pieces(table: list[list[str]], left: int) -> list[str]:
-    """Lines of a table in pieces of as many columns as fit, each with the labels."""
-    pieces = [[0]]
-    for j in range(1, len(table[0])):
-        wider = [[row[i] for i in (*pieces[-1], j)] for row in table]
-        if len(pieces[-1]) > 1 and _width(wider) > terminal_width():
-            pieces.append([0])
-        pieces[-1].append(j)
-    lines = []
-    for piece in pieces:
-        cells = [[row[j] for j in piece] for row in table]
-        lines += ["", *_lines(cells, left if 1 in piece else 1)]
-    return lines[1:]
+def _pieces(table: Table, left: int, width: int) -> list[str]:
+    """Lines of tables below each other of as many columns as fit, each with the labels."""
+    for count in range(len(table[0]), 1, -1):
+        lines = _lines([row[:count] for row in table], left)
+        if max(map(len, lines)) <= width or count == 2:
+            break
+    rest = [[row[0], *row[count:]] for row in table]
+    return [*lines, "", *_pieces(rest, 1, width)] if len(rest[0]) > 1 else lines
 
 
-def _with_clipped_words(table: list[list[str]], left: int) -> list[str]:
-    """Lines whose last column is flush left, in what the others leave of the line."""
-    table = _with_cut_labels(table, terminal_width() // 4)
-    body = _lines([row[:-1] for row in table], left)
-    width = max(map(len, body))
-    room = max(SHORTEST, terminal_width() - width - 2)
-    words = (_clipped(row[-1], room) for row in table)
-    return [f"{line.ljust(width)}  {end}".rstrip() for line, end in zip(body, words, strict=True)]
-
-
-def _with_cut_labels(table: list[list[str]], room: int) -> list[list[str]]:
+def _with_cut_labels(table: Table, room: int) -> Table:
     """The same with labels that are cut to what there is room for, as long as they differ."""
     labels = [_clipped(row[0], max(SHORTEST, room)) for row in table]
     if len(set(labels)) < len({row[0] for row in table}):
@@ -220,40 +190,23 @@ def _with_cut_labels(table: list[list[str]], room: int) -> list[list[str]]:
     return [[label, *row[1:]] for label, row in zip(labels, table, strict=True)]
 
 
-def _clipped(text: str, most: int = LONGEST) -> str:
+def _clipped(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def _folded(name: str) -> tuple[str, str]:
-    """A name of many words in two parts, about as long; one word is the second part.
-
-    Example:
-        >>> _folded("simulations near x_o"), _folded("p")
-        (('simulations', 'near x_o'), ('', 'p'))
-    """
-    blanks = [i for i, letter in enumerate(name) if letter == " " and i]
-    if not blanks:
-        return "", name
-    middle = min(blanks, key=lambda i: max(i, len(name) - i - 1))
-    return name[:middle], name[middle + 1 :]
+    """A name of many words in two parts, about as long; one word is the second part."""
+    halves = [(name[:i], name[i + 1 :]) for i, letter in enumerate(name) if i and letter == " "]
+    return min(halves, key=lambda both: max(map(len, both)), default=("", name))
 
 
-def _width(table: list[list[str]]) -> int:
-    """The letters of a line of a table, with two between columns."""
-    columns = zip(*table, strict=True)
-    return sum(2 + max(map(len, column)) for column in columns) - 2
-
-
-def _lines(table: list[list[str]], left: int) -> list[str]:
+def _lines(table: Table, left: int) -> list[str]:
     """Rows with columns of one width, the first ones flush left, the others flush right."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = []
-    for row in filter(any, table):
-        sized = list(zip(row, widths, strict=True))
-        cells = [cell.ljust(width) for cell, width in sized[:left]]
-        cells += [cell.rjust(width) for cell, width in sized[left:]]
-        lines.append("  ".join(cells).rstrip())
-    return lines
+    columns = []
+    for j, column in enumerate(zip(*filter(any, table), strict=True)):
+        width = max(map(len, column))
+        columns.append([cell.ljust(width) if j < left else cell.rjust(width) for cell in column])
+    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
 
 # Names of parameters: TeX as people read it, where nothing typesets it.
@@ -266,22 +219,12 @@ TEX = {name: chr(0x3B1 + i) for i, name in enumerate(GREEK)}
 TEX |= {name.capitalize(): letter.upper() for name, letter in TEX.items()}
 TEX |= {"varepsilon": "ε", "vartheta": "ϑ", "varphi": "φ", "ell": "ℓ", "infty": "∞"}
 TEX |= {"to": "→", "odot": "⊙", "langle": "⟨", "rangle": "⟩", "pm": "±", "partial": "∂"}
-# Accents stand behind their letter.
-TEX |= {
-    "dot": "\u0307",
-    "ddot": "\u0308",
-    "hat": "\u0302",
-    "bar": "\u0304",
-    "tilde": "\u0303",
-}
-ACCENTED = re.compile(r"([\u0302-\u0308])\s*\{?(\w)\}?")
-STYLED = re.compile(r"\\(?:mathrm|mathbf|mathcal|text|boldsymbol)\s*\{([^{}]*)\}")
 TEX |= {"cdot": "·", "times": "×", "star": "*", "dagger": "†", "prime": "′"}
-LOW = str.maketrans("0123456789+-=()aehijklmnoprstuvx", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ")
-HIGH = str.maketrans("0123456789+-=()nij", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱʲ")
-# Letters of an index that can still be read as small as that.
-LONG_INDEX = 4
-INDEX = re.compile(r"([_^])(?:\{([^{}]*)\}|(\S))")
+TEX |= {name: name for name in ("log", "exp", "ln", "sin", "cos", "max", "min")}
+TEX |= {"hat": "\u0302", "tilde": "\u0303", "bar": "\u0304", "dot": "\u0307", "ddot": "\u0308"}
+LOW = str.maketrans("0123456789+-=()aehijklmnoprstuvx ", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓ ")
+HIGH = str.maketrans("0123456789+-=()nij ", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱʲ ")
+LONG_INDEX = 4  # letters of an index that can still be read as small as that
 
 
 def readable(name: str) -> str:
@@ -295,36 +238,23 @@ def readable(name: str) -> str:
 
 
 def shorten(name: str, most: int) -> str:
-    """A name of so many letters at most: both of its ends, where it has more.
-
-    Example:
-        >>> shorten("amplitude of mode 12", 16), shorten("mu", 16)
-        ('amplitude…de 12', 'mu')
-    """
+    """A name of so many letters at most: both of its ends, where it has more."""
     tail = most // 3
     return name if len(name) <= most else f"{name[: most - tail - 1].rstrip()}…{name[-tail:]}"
 
 
 def _unicode(text: str) -> str:
-    text = re.sub(r"\\[,;:! ]", " ", STYLED.sub(r"\1", text))
-    text = re.sub(r"\\([A-Za-z]+)", lambda found: _command(found[1]), text)
-    text = INDEX.sub(_moved, ACCENTED.sub(r"\2\1", text))
+    """TeX as Unicode; commands that only style are left out."""
+    text = re.sub(r"\\(?:mathrm|mathbf|mathcal|text|boldsymbol)\s*\{([^{}]*)\}", r"\1", text)
+    text = re.sub(r"\\[,;:! ]", " ", text)
+    text = re.sub(r"\\([A-Za-z]+)", lambda found: TEX.get(found[1], ""), text)
+    text = re.sub(r"([\u0302-\u0308])\s*\{?(\w)\}?", r"\2\1", text)  # accents come second
+    text = re.sub(r"([_^])(?:\{([^{}]*)\}|(\S))", _moved, text)
     return unicodedata.normalize("NFC", re.sub(r"[{}\\]", "", text).strip())
-
-
-def _command(name: str) -> str:
-    """A letter, the name of a function, or nothing for a command that only styles."""
-    if name in TEX:
-        return TEX[name]
-    return name if name in {"log", "exp", "ln", "sin", "cos", "max", "min"} else ""
 
 
 def _moved(found: re.Match[str]) -> str:
     """An index below or above the line, as far as there are letters for it."""
-    table = LOW if found[1] == "_" else HIGH
-    index = found[2] if found[2] is not None else found[3]
-    moved = index.translate(table)
-    known = (
-        all(letter == " " or ord(letter) in table for letter in index) and len(index) <= LONG_INDEX
-    )
-    return moved if known else f"{found[1]}{index}"
+    table, index = LOW if found[1] == "_" else HIGH, found[2] if found[3] is None else found[3]
+    known = all(ord(letter) in table for letter in index) and len(index) <= LONG_INDEX
+    return index.translate(table) if known else f"{found[1]}{index}"

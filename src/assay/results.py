@@ -1,17 +1,15 @@
 r"""What every test returns: a statistic with its null inside, so that nothing needs to be rerun.
 
-A result is frozen, and so are its arrays; it has a p-value, a table, a sentence to quote, HTML for
-notebooks and :meth:`Result.to_frame`. ``result[i]`` is one of many observations (or quantities)
-and ``len(result)`` their number. Arrays have a leading axis of length o for o observations, and
-none for a single one. P-values of several observations are adjusted for their number.
+A result is frozen, and so are its arrays, which have a leading axis of length o for o observations
+and none for a single one. ``result[i]`` is the i-th of them, ``len(result)`` their number.
 """
 
 import math
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import scipy.special
@@ -23,7 +21,6 @@ from .printing import as_frame, html_table, number, rows_of, text_table, wrapped
 
 # Levels of q's regions and central intervals whose true coverage is estimated.
 LEVELS = (0.5, 0.9, 0.95)
-# What adjusted p-values control.
 AT_MOST = "the probability of any false rejection is at most the level"
 WHICHEVER = "whichever of the local hypotheses are true"
 
@@ -36,12 +33,7 @@ def read_only(array: Any) -> np.ndarray:
 
 
 class Settings(dict[str, Any]):
-    """The settings of a result: a dict that can be read, and not written.
-
-    Example:
-        >>> Settings(n=100)["n"]
-        100
-    """
+    """The settings of a result: a dict that can be read, and not written."""
 
     def _refuse(self, *given: Any, **more: Any) -> Any:
         raise TypeError(
@@ -59,8 +51,7 @@ class Settings(dict[str, Any]):
 class Frozen:
     """A dataclass with read-only copies of its arrays and settings, and printable names."""
 
-    # Fields with arrays that do not belong to single observations.
-    shared: ClassVar[tuple[str, ...]] = ()
+    shared: ClassVar[tuple[str, ...]] = ()  # fields that have no rows of observations
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -73,39 +64,33 @@ class Frozen:
 
     def _take(self, which: Any) -> Self:
         """The same with the rows at some observations of arrays, and of parts with rows."""
-        whole: Any = self
-        names = [field.name for field in fields(whole) if field.name not in self.shared]
-        parts = {name: getattr(self, name) for name in names}
-        rows = {k: v[which] for k, v in parts.items() if isinstance(v, np.ndarray | Rowed)}
-        return replace(whole, **rows)
+        own = {k: v for k, v in vars(self).items() if k not in self.shared}
+        arrays = {k: v[which] for k, v in own.items() if isinstance(v, np.ndarray)}
+        parts = {k: v._take(which) for k, v in own.items() if isinstance(v, Frozen)}
+        return replace(cast(Any, self), **arrays, **parts)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Result(Frozen, ABC):
     """What every test returns: statistics, their nulls, p-values and a sentence to quote.
 
-    Args:
-        statistic: The statistics, with shape () or (o,), a row for each observation or quantity.
-        null: Their values for the null copies, with shape (H,) or (o, H).
-        hypothesis: What a small p-value speaks against.
-        settings: The settings and versions that made it.
+    Statistics are () or (o,), for o observations or quantities, their values for null copies (H,)
+    or (o, H). A small p-value speaks against the hypothesis. Settings say what made the result.
     """
 
     statistic: np.ndarray
     null: np.ndarray
     hypothesis: str
     settings: Mapping[str, Any]
-    # What the rows of the table are.
-    heading: ClassVar[str] = "x_o"
+    heading: ClassVar[str] = "x_o"  # of the rows of the table
 
     @property
     @abstractmethod
     def sentence(self) -> str:
         """One sentence to quote."""
 
-    @abstractmethod
     def _row(self, i: int) -> Self:
-        """The i-th row alone."""
+        return self._take(i) if self.statistic.ndim else self
 
     @property
     def pvalue(self) -> np.ndarray:
@@ -153,21 +138,42 @@ class Result(Frozen, ABC):
         return "\n".join([*lines, wrapped(f"H0: {self.hypothesis}."), wrapped(self.sentence)])
 
     def _repr_html_(self) -> str:
-        caption = f"H0: {self.hypothesis}."
-        return html_table(self.heading, self.labels, self.table, caption, self.sentence)
+        words = f"H0: {self.hypothesis}.", self.sentence
+        return html_table(self.heading, self.labels, self.table, *words)
+
+
+@dataclass(frozen=True)
+class MaxT:
+    """P-values at many observations are adjusted by a step-down over nulls that all share."""
+
+    words: ClassVar[str] = f"max-T step-down over the same nulls; {AT_MOST}, {WHICHEVER}"
+
+
+@dataclass(frozen=True)
+class GlobalMaxT(MaxT):
+    """The same step-down under one global hypothesis."""
+
+    words: ClassVar[str] = (
+        f"max-T step-down over the same nulls; {AT_MOST} if q is right at almost every x"
+    )
+
+
+@dataclass(frozen=True)
+class Holm:
+    """P-values are adjusted by Holm's step-down, where every observation has its own nulls."""
+
+    words: ClassVar[str] = f"Holm's step-down; {AT_MOST}, {WHICHEVER}"
+
+
+Adjustment = MaxT | Holm
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LocalResult(Result):
-    """What a test at observations returns, with shape () for one or (o,) for many.
+    """What a test at observations returns, with shape () for one or (o,) for many."""
 
-    Args:
-        x: The observation, with shape (...,) or (o, ...).
-        adjustment: How p-values at many observations are adjusted for their number.
-    """
-
-    x: np.ndarray
-    adjustment: "Adjustment"
+    x: np.ndarray  # (...,) or (o, ...)
+    adjustment: Adjustment  # of p-values for the number of observations
 
     @property
     def many(self) -> bool:
@@ -177,15 +183,19 @@ class LocalResult(Result):
     @property
     def adjusted(self) -> np.ndarray:
         """P-values adjusted for the number of observations, as :attr:`adjustment` says."""
-        return self.adjustment(self.statistic, self.null) if self.many else self.pvalue
+        if not self.many:
+            return self.pvalue
+        if isinstance(self.adjustment, Holm):
+            return holm(self.pvalue)
+        return step_down(self.statistic, self.null)
 
     @property
     def fdr(self) -> np.ndarray:
-        """P-values adjusted for the false discovery rate, see :func:`false_discovery`."""
-        return false_discovery(self.pvalue)
+        """False discovery rates (Benjamini and Hochberg 1995) of positively dependent p-values."""
+        from scipy.stats import false_discovery_control  # scipy.stats costs half a second
 
-    def _row(self, i: int) -> Self:
-        return self._take(i) if self.many else self
+        flat = false_discovery_control(np.ravel(self.pvalue))
+        return np.asarray(flat).reshape(self.pvalue.shape)
 
     @property
     def _columns(self) -> dict[str, np.ndarray]:
@@ -194,7 +204,6 @@ class LocalResult(Result):
 
     @property
     def _counted(self) -> str:
-        """At how many observations the p-value is small."""
         low = int((self.pvalue <= 0.05).sum())
         return f"At {low} of {self.pvalue.size} observations the p-value is at most 0.05"
 
@@ -209,55 +218,6 @@ class LocalResult(Result):
         return few if isinstance(self.adjustment, Holm) else ""
 
 
-class Adjustment(ABC):
-    """How p-values at many observations are adjusted for their number."""
-
-    # The method, what it controls, and when.
-    words: ClassVar[str]
-
-    @abstractmethod
-    def __call__(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
-        """Adjusted p-values (o,) from statistics (o,) and their nulls (o, H)."""
-
-
-@dataclass(frozen=True)
-class MaxT(Adjustment):
-    """Step-down over nulls that all observations share, each with its own local hypothesis."""
-
-    words: ClassVar[str] = f"max-T step-down over the same nulls; {AT_MOST}, {WHICHEVER}"
-
-    def __call__(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
-        """Adjusted p-values (o,), see :func:`step_down`."""
-        return step_down(statistic, null)
-
-
-@dataclass(frozen=True)
-class GlobalMaxT(MaxT):
-    """Step-down over nulls that all observations share, under one global hypothesis."""
-
-    words: ClassVar[str] = (
-        f"max-T step-down over the same nulls; {AT_MOST} if q is right at almost every x"
-    )
-
-
-@dataclass(frozen=True)
-class Holm(Adjustment):
-    """Holm's step-down, where every observation has nulls of its own."""
-
-    words: ClassVar[str] = f"Holm's step-down; {AT_MOST}, {WHICHEVER}"
-
-    def __call__(self, statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
-        """Adjusted p-values (o,), see :func:`holm`."""
-        return holm(pvalue(statistic, null))
-
-
-class Rowed(Frozen):
-    """A part of a result with a leading axis of observations in all of its arrays."""
-
-    def __getitem__(self, which: Any) -> Self:
-        return self._take(which)
-
-
 def position(labels: Sequence[str], which: int | str) -> int:
     """The place of a row, by its number or its name."""
     if isinstance(which, str):
@@ -265,9 +225,8 @@ def position(labels: Sequence[str], which: int | str) -> int:
             raise KeyError(f"expected one of {', '.join(labels)}; got {which!r}")
         return list(labels).index(which)
     if isinstance(which, bool) or not isinstance(which, int | np.integer):
-        raise TypeError(
-            f"which: expected the number or the name of a row; got {type_name(which)}."
-        )
+        expected = "which: expected the number or the name of a row"
+        raise TypeError(f"{expected}; got {type_name(which)}.")
     if not -len(labels) <= which < len(labels):
         raise IndexError(f"result: expected one of {len(labels)} rows; got {which}.")
     return range(len(labels))[which]
@@ -276,9 +235,8 @@ def position(labels: Sequence[str], which: int | str) -> int:
 def pvalue(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
     r"""The exact Monte-Carlo p-value :math:`(1 + \#\{T_h \ge T\}) / (1 + H)`, never zero.
 
-    From statistics T (...) and their nulls (..., H). Ties are counted within rounding error, as in
-    :func:`scipy.stats.permutation_test`. Phipson and Smyth 2010, *Permutation p-values should
-    never be zero*.
+    From statistics T (...) and their nulls (..., H); values that are equal but for rounding are
+    ties. Phipson and Smyth 2010, *Permutation p-values should never be zero*.
 
     Example:
         >>> float(pvalue(np.array(3.0), np.array([1.0, 2.0, 3.0])))
@@ -300,14 +258,22 @@ def pvalue_error(p: np.ndarray, nulls: int | np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt(p * (1 - p) / (1 + nulls)))
 
 
+def enough_nulls(count: int, alpha: float = 0.05) -> int:
+    """The number of nulls with which one of so many p-values can be small once adjusted."""
+    return math.ceil(count / alpha - 1e-9) - 1
+
+
+def too_few(count: int, nulls: int) -> str:
+    """A sentence for where so many nulls cannot adjust so many p-values; else none."""
+    enough, least = enough_nulls(count), number(min(1.0, count / (1 + nulls)))
+    words = f"p, corrected for {count}, cannot be below {least}: take {enough}."
+    return f" With {nulls} null copies {words}" if nulls < enough else ""
+
+
 def holm(pvalues: np.ndarray) -> np.ndarray:
     """P-values (j,) adjusted for their number by Holm's step-down, valid however they depend.
 
     Holm 1979, *A simple sequentially rejective multiple test procedure*.
-
-    Example:
-        >>> holm(np.array([0.01, 0.5, 0.02]))
-        array([0.03, 0.5 , 0.04])
     """
     pvalues = np.asarray(pvalues, float)
     order = pvalues.argsort(kind="stable")
@@ -315,25 +281,21 @@ def holm(pvalues: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(steps, 1)[order.argsort()])
 
 
-def enough_nulls(count: int, alpha: float = 0.05) -> int:
-    """The number of nulls with which one of so many p-values can be small once adjusted.
+def step_down(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
+    r"""P-values (o,) adjusted by the step-down maximum over H null copies that all share.
 
-    Example:
-        >>> enough_nulls(100)
-        1999
+    Statistics (o,) and nulls (o, H) are first standardised as in :func:`combined`. The largest is
+    compared with the largest of every copy, the second with the largest of the others, and so on.
+    Valid whichever hypotheses are true, if the joint law of the statistics of true ones does not
+    depend on the false ones. Westfall and Young 1993, *Resampling-Based Multiple Testing*,
+    Algorithm 4.1; Romano and Wolf 2005, *Exact and Approximate Stepdown Methods*.
     """
-    return math.ceil(count / alpha - 1e-9) - 1
-
-
-def too_few(count: int, nulls: int) -> str:
-    """A sentence for where so many nulls cannot adjust so many p-values; else none."""
-    if nulls >= enough_nulls(count):
-        return ""
-    least = number(min(1.0, count / (1 + nulls)))
-    return (
-        f" With {nulls} null copies p, corrected for {count}, cannot be below {least}: take "
-        f"{enough_nulls(count)}."
-    )
+    scores = _scores(np.concatenate([statistic[:, None], null], 1))  # (o, H + 1)
+    order = (-scores[:, 0]).argsort(kind="stable")
+    largest = np.maximum.accumulate(scores[order][::-1], 0)[::-1]
+    plain = pvalue(statistic, null)[order]
+    steps = np.maximum.accumulate(np.maximum(pvalue(scores[order, 0], largest[:, 1:]), plain))
+    return np.asarray(steps[order.argsort()])
 
 
 def combined(statistics: np.ndarray) -> np.ndarray:
@@ -341,12 +303,8 @@ def combined(statistics: np.ndarray) -> np.ndarray:
 
     Cube roots, which are nearly normal for sums of squares (Wilson and Hilferty 1931), or the
     statistics themselves where some are negative, are standardised over all copies, data included,
-    and :math:`-\log P(Z \ge z)` is summed over the classifiers. Since every copy is treated alike,
-    p-values stay exact. A sum has more power here than the smallest p-value.
-
-    Example:
-        >>> combined(np.array([[[3.0, 1.0, 2.0]]]))  # a single one stays what it is
-        array([[3., 1., 2.]])
+    and :math:`-\log P(Z \ge z)` is summed over the classifiers. Every copy is treated alike, so
+    that p-values stay exact. A sum has more power here than the smallest p-value.
     """
     if len(statistics) == 1:
         return np.asarray(statistics[0])
@@ -361,85 +319,31 @@ def _scores(statistics: np.ndarray) -> np.ndarray:
     return np.asarray((roots - roots.mean(-1, keepdims=True)) / np.where(spread > 0, spread, 1))
 
 
-def false_discovery(pvalues: np.ndarray) -> np.ndarray:
-    """P-values adjusted by Benjamini and Hochberg 1995, of any shape.
-
-    The false discovery rate is controlled where p-values are independent or positively dependent,
-    as those of neighbouring observations usually are.
-
-    Example:
-        >>> false_discovery(np.array([0.01, 0.5, 0.02]))
-        array([0.03, 0.5 , 0.03])
-    """
-    from scipy.stats import false_discovery_control  # scipy.stats costs half a second
-
-    flat = np.ravel(np.asarray(pvalues, float))
-    return np.asarray(false_discovery_control(flat).reshape(np.shape(pvalues)))
-
-
-def step_down(statistic: np.ndarray, null: np.ndarray) -> np.ndarray:
-    r"""P-values (o,) adjusted by the step-down maximum over H null copies that all share.
-
-    Statistics (o,) and nulls (o, H) are brought to a common scale over all copies (see
-    :func:`combined`); the largest is compared with the largest of every null copy, the second with
-    the largest of the others, and so on. Where the joint law of the statistics of true hypotheses
-    does not depend on the false ones, the probability of any false rejection is at most the
-    level, whichever are true. Westfall and Young 1993, *Resampling-Based Multiple Testing*,
-    Algorithm 4.1; Romano and Wolf 2005, *Exact and Approximate Stepdown Methods*.
-
-    Example:
-        >>> step_down(np.array([9.0, 1.0]), np.array([[1.0, 2.0, 1.5], [1.0, 2.0, 1.5]]))
-        array([0.25, 1.  ])
-    """
-    scores = _scores(np.concatenate([statistic[:, None], null], 1))
-    order = (-scores[:, 0]).argsort(kind="stable")
-    largest = np.maximum.accumulate(scores[order][::-1], 0)[::-1]
-    plain = pvalue(statistic, null)[order]
-    steps = np.maximum.accumulate(np.maximum(pvalue(scores[order, 0], largest[:, 1:]), plain))
-    return np.asarray(steps[order.argsort()])
-
-
 def clopper_pearson(share: np.ndarray, n: float | np.ndarray, alpha: float = 0.05) -> np.ndarray:
     """Lower and upper ends (2, ...) of binomial intervals of shares (...) among n.
 
     Counts need not be whole: a mean of numbers between 0 and 1 varies less than a share does.
     Clopper and Pearson 1934, *The use of confidence or fiducial limits*.
-
-    Example:
-        >>> clopper_pearson(np.array(1.0), 10).round(2)
-        array([0.69, 1.  ])
     """
     inside, outside = n * share, n * (1 - share)
     quantile = scipy.special.betaincinv
-    lower = np.where(inside > 0, quantile(np.maximum(inside, 1e-300), outside + 1, alpha / 2), 0.0)
-    upper = np.where(
-        outside > 0, quantile(inside + 1, np.maximum(outside, 1e-300), 1 - alpha / 2), 1.0
-    )
-    return np.stack([lower, upper])
+    lower = quantile(np.maximum(inside, 1e-300), outside + 1, alpha / 2)
+    upper = quantile(inside + 1, np.maximum(outside, 1e-300), 1 - alpha / 2)
+    return np.stack([np.where(inside > 0, lower, 0.0), np.where(outside > 0, upper, 1.0)])
 
 
 @dataclass(frozen=True, eq=False)
 class PPCurve(Frozen):
-    """A PP-curve with its null bands; fields have shape (g,), or (o, g) for o observations.
+    """A PP-curve and its bands under the null; fields are (g,), or (o, g) for o observations."""
 
-    Args:
-        levels: The grid of levels, with shape (g,); it contains 1/2.
-        ecdf: The share of draws whose class-0 probability is at most the level.
-        lower, upper: Ends of the pointwise band.
-        envelope_lower, envelope_upper: Ends of the simultaneous band.
-        pvalue: The p-value of the whole curve, with shape () or (o,): the curve leaves the
-            simultaneous band somewhere if and only if it is at most `alpha`.
-        alpha: One minus the coverage of the bands under the null.
-    """
-
-    levels: np.ndarray
-    ecdf: np.ndarray
-    lower: np.ndarray
+    levels: np.ndarray  # (g,), with 1/2 among them
+    ecdf: np.ndarray  # the share of draws whose class-0 probability is at most the level
+    lower: np.ndarray  # of the pointwise band
     upper: np.ndarray
-    envelope_lower: np.ndarray
+    envelope_lower: np.ndarray  # of the simultaneous band
     envelope_upper: np.ndarray
-    pvalue: np.ndarray
-    alpha: float
+    pvalue: np.ndarray  # () or (o,), at most alpha if and only if the curve leaves that band
+    alpha: float  # one minus the coverage of the bands
 
 
 def envelope(curves: np.ndarray, alpha: float) -> dict[str, np.ndarray]:
@@ -472,9 +376,5 @@ def settings_of(test: str, calibration: Any, **own: Any) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions that a result depends on."""
-    return {
-        "assay": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-    }
+    own = {"assay": __version__, "python": platform.python_version()}
+    return own | {"torch": str(torch.__version__), "numpy": np.__version__}

@@ -25,8 +25,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     try:
         with _stream(path) or _replacing(Path(os.path.realpath(path))) as file:
             yield file
-    except OSError as error:
-        # Nobody knows the part by its name.
+    except OSError as error:  # of a part, which nobody knows by its name
         if error.errno and (error.filename is None or str(error.filename).endswith(".part")):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
@@ -56,8 +55,7 @@ def _replacing(target: Path) -> Iterator[IO[bytes]]:
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
     if mode is not None and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
-    # Short, however long the name is, and found again.
-    start = f".{zlib.crc32(os.fsencode(target.name)):08x}-"
+    start = f".{zlib.crc32(os.fsencode(target.name)):08x}-"  # short, however long the name is
     _sweep(target.parent.glob(f"{start}*.part"))
     part = target.with_name(f"{start}{secrets.token_hex(4)}.part")
     try:

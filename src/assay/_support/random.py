@@ -1,9 +1,8 @@
 """Every random number comes from a stream whose key says what the numbers are for.
 
-``stream(seed, "null", 17)`` is a :class:`torch.Generator` on the CPU, seeded by hashing the user's
-seed together with the key. A stream does not depend on which other streams were read before it, so
-results are the same however the work is split. No global generator is read or left changed: they
-are seeded while functions of the user run, and restored afterwards.
+A stream does not depend on which others were read before it, so that results are the same however
+the work is split. No global generator is read or left changed: they are seeded while functions of
+the user run, and restored afterwards.
 """
 
 import hashlib
@@ -22,12 +21,11 @@ from .inputs import as_tensors, error_line
 
 Seed = int | torch.Generator
 
-# The global generators are one for all threads.
-_LOCK = threading.RLock()
+_LOCK = threading.RLock()  # the global generators are one for all threads
 
 
 def seed_of(seed: Seed) -> int:
-    """Returns a non-negative integer seed; a generator is advanced by one draw."""
+    """A seed that is a non-negative integer; a generator is advanced by one draw."""
     if isinstance(seed, torch.Generator):
         return int(torch.randint(2**62, (), generator=seed, device=seed.device))
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
@@ -38,25 +36,16 @@ def seed_of(seed: Seed) -> int:
 
 
 def stream(seed: int, *key: int | str) -> torch.Generator:
-    """Returns the generator of the stream whose key says in words and numbers what it is for.
-
-    Example:
-        >>> a = torch.rand(3, generator=stream(0, "null", 1))
-        >>> torch.equal(a, torch.rand(3, generator=stream(0, "null", 1)))
-        True
-        >>> torch.equal(a, torch.rand(3, generator=stream(0, "null", 2)))
-        False
-    """
+    """A generator on the CPU for what a key says, such as ``stream(seed, "null", 17)``."""
     words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]
     state = np.random.SeedSequence([seed, *words]).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state >> np.uint64(1)))
 
 
 def mix_seed(seed: int, content: np.ndarray | bytes) -> int:
-    """A seed that depends on some content as well.
+    """A seed that depends on content as well, so that two data sets have independent nulls.
 
-    With one and the same seed, two data sets then have independent nulls. The content must be
-    something that no null changes, such as the order of x.
+    The content must be something that no null changes, such as the order of x.
     """
     data = content if isinstance(content, bytes) else content.tobytes()
     digest = hashlib.blake2b(data, digest_size=8).digest()
@@ -82,27 +71,20 @@ def isolated(generator: torch.Generator) -> Iterator[None]:
 def call_user_code(
     name: str, function: Callable[..., Any], *given: Any, generator: torch.Generator | None = None
 ) -> Tensor:
-    """What a function of the user returns for copies, which it may change, as a tensor of our own.
+    """What a function of the user returns for copies, which it may change, as a tensor.
 
     Global generators are seeded meanwhile, by the name if no generator is given.
-
-    Example:
-        >>> x = torch.zeros(2)
-        >>> call_user_code("embed", lambda x: x.add_(1).tolist(), x), x
-        (tensor([1., 1.], dtype=torch.float64), tensor([0., 0.]))
     """
     with torch.no_grad(), isolated(stream(0, name) if generator is None else generator):
         try:
             found = function(*map(_copied, given))
         except Exception as error:
-            raise ValueError(
-                f"{name}: expected what can be called here; got {error_line(error)}."
-            ) from error
+            words = "expected what can be called here"
+            raise ValueError(f"{name}: {words}; got {error_line(error)}.") from error
     return as_tensors({name: found})[name]
 
 
 def _copied(given: Any) -> Any:
-    """The same numbers in memory of their own."""
     if isinstance(given, Mapping):
         return {name: _copied(part) for name, part in given.items()}
     return given.clone() if isinstance(given, Tensor) else given

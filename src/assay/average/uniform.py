@@ -26,7 +26,7 @@ import torch
 
 from .._support.inputs import WORD, check_count, check_fits, check_number, cpu
 from .._support.random import stream
-from ..results import Rowed, enough_nulls, pvalue
+from ..results import Frozen, enough_nulls, pvalue
 
 # Cells in which ranks are counted, at most; bins of a histogram, at most, and ranks in each.
 MOST_CELLS, MOST_BINS, IN_BIN = 60, 20, 20
@@ -175,7 +175,7 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class RankStatistic(Rowed):
+class RankStatistic(Frozen):
     """A statistic (j,) of j quantities, with its values (j, H) for the null copies."""
 
     statistic: np.ndarray
