@@ -29,7 +29,7 @@ from torch import Tensor
 
 from .._support.inputs import check_kind, check_numbers
 from .._support.work import one_thread, spread_over
-from ..nulls import Copies, Exchange, GlobalNull, GroupShifts, LabelCopies
+from ..nulls import Copies, Exchange, GlobalNull, LabelCopies
 from .base import Classifier, Scaling, Scores, Statistics
 from .features import Conditional, Frame, Joint, JointFeature, Pooled, Within
 
@@ -73,7 +73,7 @@ class Ridge(Classifier):
 
     def fit(self, copies: Copies, seed: int) -> "Surfaces":
         """Fits all copies; nothing is left to chance."""
-        if not isinstance(copies, LabelCopies) or not isinstance(copies.labelling, GroupShifts):
+        if not isinstance(copies, LabelCopies) or copies.table is not None:
             raise ValueError(
                 "null: expected Exchange(n) for a classifier in closed form, whose copies have "
                 "the same members and one true parameter in every set; got copies of another "
@@ -227,15 +227,15 @@ def _moments(feature: JointFeature, copies: LabelCopies) -> tuple[Tensor, Tensor
     In double precision, streamed over the sets.
     """
     n, r, _ = copies.members.shape
-    p, labelling = feature.bank.n, copies.labelling
-    assert isinstance(labelling, GroupShifts)
+    p = feature.bank.n
     zeros = partial(copies.x.new_zeros, dtype=torch.float64)
-    group_sums = zeros(r, labelling.shifts.shape[1], p)
+    group_sums = zeros(r, copies.shifts.shape[1], p)
     first, second, centre, rows = zeros(p), zeros(p, p), zeros(p), 0
     for some in torch.arange(n, device=copies.x.device).split(max(16, BLOCK // (r * p))):
-        table = feature(copies.members[some], copies.x[some])
+        part = copies.subset(some)
+        table = feature(part.members, part.x)
         within = table - table.mean(1, keepdim=True)
-        group_sums += labelling.subset(some).group_sums(within)
+        group_sums += part.group_sums(within)
         members = table[:, :MOST_MEMBERS].flatten(0, 1)
         # Around the first mean, so that rounding costs little.
         centre = centre if rows else members.mean(0)
@@ -247,5 +247,5 @@ def _moments(feature: JointFeature, copies: LabelCopies) -> tuple[Tensor, Tensor
     # A member of class 1 less the mean of its set of k + 1 is the k-th part of k + 1 of its
     # contrast; with a single draw of q, the contrast is the other way round.
     scale = (1 if copies.truths == 1 else -1) * r / (r - 1) / n
-    contrasts = scale * labelling.copy_sums(group_sums, copies.which)
+    contrasts = scale * copies.copy_sums(group_sums)
     return centre + mean, second / rows - torch.outer(mean, mean), contrasts
