@@ -11,7 +11,6 @@ from sklearn.linear_model import LogisticRegression
 import assay
 from assay import MLP, Exchange, FreePermutation, KnownBase, LocalExchange, Nearest, Sklearn, lc2st
 from assay._support.random import stream
-from assay.classifiers.base import Scaling
 from assay.classifiers.features import Conditional, Joint
 from assay.nulls import FEWEST, MOST, Copies, GlobalNull, global_null
 
@@ -229,7 +228,6 @@ class TestExchange:
     def test_without_observations(self, copies):
         """No x at all, as in a test of two samples."""
         copies = replace(copies, x=torch.empty(N, 0))
-        assert Scaling.fit(copies).width == 2
         for classifier in (MLP((8,), epochs=1), assay.Ridge(), SMALL):
             scores = classifier.fit(copies, 0)(copies.members[:1], copies.x[:1])
             assert scores.shape == (1, 8, K + 1)
