@@ -17,6 +17,7 @@ from assay.nulls import FEWEST, MOST, Copies, GlobalNull, global_null
 N, K, R, H = 60, 3, 5, 40
 SMALL = assay.Ridge((Joint(24), Joint(24, 2.0, frame=Conditional(16))), penalties=(0.01, 0.1))
 X_O = torch.tensor([2.0, 0.0])
+NULLS = Exchange, FreePermutation, KnownBase
 
 
 def copies_of(null, gaussian, n=7, seed=1):
@@ -34,14 +35,9 @@ def copies(gaussian):
     return copies_of(Exchange, gaussian)
 
 
-@pytest.mark.parametrize("null", [Exchange, FreePermutation, KnownBase])
+@pytest.mark.parametrize("null", NULLS)
 class TestEveryNull:
     """What every null promises of its copies."""
-
-    def test_hypothesis(self, null):
-        assert null(9).where is None
-        expected = "q(theta | x) = p(theta | x) at almost every x, tested at x_o"
-        assert null(9).hypothesis == expected
 
     def test_slices_and_rows_are_the_same_copies(self, gaussian, null):
         copies = copies_of(null, gaussian)
@@ -95,9 +91,7 @@ class TestEveryNull:
     ("make", "message"),
     [
         (lambda: KnownBase(0), "n: expected at least 1"),
-        (lambda: LocalExchange(2.5), "n: expected a whole number"),
         (lambda: LocalExchange(9, 0.1), "near: expected a neighbourhood such as .*; got float"),
-        (lambda: LocalExchange(9, Nearest), "near: expected .*; got the class Nearest"),
         (lambda: type("Idle", (GlobalNull,), {})(9), "abstract"),
         (lambda: type("Half", (Copies,), {"__len__": len})(), "abstract"),
     ],
@@ -105,6 +99,17 @@ class TestEveryNull:
 def test_what_is_no_null_and_no_copies(make, message):
     with pytest.raises((TypeError, ValueError), match=message):
         make()
+
+
+def test_hypotheses():
+    local = LocalExchange(9, Nearest(0.3))
+    nearby = "throughout the nearest 30% of x around x_o"
+    assert local.hypothesis == f"q(theta | x) = p(theta | x) {nearby}"
+    everywhere = "q(theta | x) = p(theta | x) at almost every x, tested at x_o"
+    assert {null(9).hypothesis for null in NULLS} == {everywhere}
+    assert (local.where, LocalExchange(9).where, Exchange(9).where) == (
+        *(Nearest(0.3), Nearest(), None),
+    )
 
 
 def test_the_usual_null(gaussian):
@@ -149,15 +154,11 @@ class TestGroupShifts:
             expected = torch.einsum("hnr,nrp->hp", part.labels.double(), table[rows])
             torch.testing.assert_close(part.copy_sums(part.group_sums(table[rows])), expected)
 
-    def test_equal_copies_have_equal_sums_on_any_threads(self, copies, table):
+    def test_equal_copies_have_equal_sums(self, copies, table):
         shifts = torch.cat([copies.shifts, copies.shifts[:1], copies.shifts[3:4]])
         same = replace(copies, shifts=shifts, which=range(H + 3))
-        before, found = torch.get_num_threads(), []
-        for threads in (2, 4, before):
-            torch.set_num_threads(threads)
-            found.append(same.copy_sums(same.group_sums(table.repeat(1, 1, 20))))
-        assert equal(found[0][[0, 3]], found[0][-2:])
-        assert equal(found[:2], found[1:])
+        sums = same.copy_sums(same.group_sums(table))
+        assert torch.equal(sums[[0, 3]], sums[-2:])
 
     @pytest.mark.parametrize("r", [2, 5])
     def test_level_with_few_groups(self, gaussian, r):
@@ -185,10 +186,9 @@ class TestExchange:
         assert abs((chosen[:, 0] == chosen[:, 1]).float().mean() - 1 / R) < 0.01
 
     def test_it_keeps_sets_together_and_a_free_permutation_does_not(self, gaussian, copies):
-        assert (copies.labels.sum(2) == 1).all()
         free = copies_of(FreePermutation, gaussian).labels
-        assert (free[0].sum(1) == 1).all()
-        assert (free[1:].sum(2) != 1).any()
+        assert [bool((labels.sum(1) == 1).all()) for labels in free] == [True] + [False] * 7
+        assert (copies.labels.sum(2) == 1).all()
 
     def test_base_draws_in_latent_space(self, gaussian):
         calibration = gaussian(width=0.2).latents(2000)
@@ -219,17 +219,13 @@ class TestExchange:
         constant = replace(copies, members=torch.full_like(copies.members, 0.1))
         assert torch.equal(constant.scaling[1], torch.ones(2))
 
-    def test_sets_of_several_true_parameters(self, copies):
-        """The same sets with the classes exchanged."""
-        other = replace(copies, truths=K)
+    def test_two_samples(self, copies):
+        """No x at all, and several true parameters: the same sets with the classes exchanged."""
+        other = replace(copies, truths=K, x=torch.empty(N, 0))
         assert (copies.odds, other.odds) == (K, 1 / K)
         assert torch.equal(other.labels, ~copies.labels)
-
-    def test_without_observations(self, copies):
-        """No x at all, as in a test of two samples."""
-        copies = replace(copies, x=torch.empty(N, 0))
         for classifier in (MLP((8,), epochs=1), assay.Ridge(), SMALL):
-            scores = classifier.fit(copies, 0)(copies.members[:1], copies.x[:1])
+            scores = classifier.fit(other, 0)(other.members[:1], other.x[:1])
             assert scores.shape == (1, 8, K + 1)
 
 
@@ -278,12 +274,6 @@ def half(gaussian, n, k=2, shift=0.0, seed=0):
 class TestLocalExchange:
     """The null that makes a local claim true: exact near x_o, whatever happens elsewhere."""
 
-    def test_hypothesis(self):
-        local = LocalExchange(9, Nearest(0.3))
-        scope = "throughout the nearest 30% of x around x_o"
-        assert local.hypothesis == f"q(theta | x) = p(theta | x) {scope}"
-        assert (local.where, LocalExchange(9).where) == (Nearest(0.3), Nearest())
-
     def test_closed_form_refit_is_a_fit_of_everything(self, gaussian):
         calibration = half(gaussian, 300, 3, 0.5).sorted()
         near = Nearest(0.2).inside(calibration.features, X_O[None])[0]
@@ -297,13 +287,6 @@ class TestLocalExchange:
             # Elsewhere, all copies are the data.
             torch.testing.assert_close(without, without[:, :1].expand_as(without))
             assert (without - two).abs().max() > 0.01
-
-    def test_share_of_all_points_is_the_global_null(self, gaussian):
-        calibration, there = half(gaussian, 300, 2, 0.5), gaussian().draws(X_O, 60)
-        local = lc2st(calibration, SMALL, LocalExchange(19, Nearest(1.0)))(there)
-        everywhere = lc2st(calibration, SMALL, Exchange(19))(there)
-        np.testing.assert_allclose(local.statistic, everywhere.statistic, rtol=1e-2)
-        np.testing.assert_allclose(local.null, everywhere.null, rtol=1e-2, atol=1e-2)
 
     @pytest.mark.parametrize(
         "classifier", [MLP(hidden=(8,), epochs=2), Sklearn(LogisticRegression())]

@@ -32,11 +32,10 @@ def test_an_offset_loses_no_digits(offset):
     torch.testing.assert_close(Whitened()(moved), Whitened()(SETS), atol=0.3, rtol=0)
 
 
-@pytest.mark.parametrize("step", [0.0, 1e-8])
-def test_a_parameter_that_varies_by_rounding_alone(step):
+@pytest.mark.parametrize("towards", [0.1, 1.0])
+def test_a_parameter_that_varies_by_rounding_alone(towards):
     sets, some = SETS.clone(), torch.tensor(0.1)
-    other = some.nextafter(torch.tensor(1.0)) if step else some
-    sets[..., 1] = torch.where(sets[..., 1] > 0, some, other)
+    sets[..., 1] = torch.where(sets[..., 1] > 0, some, some.nextafter(torch.tensor(towards)))
     white, rest = Whitened()(sets), Whitened()(sets[..., [0, 2]])
     assert not white[..., 1].any()
     torch.testing.assert_close(white[..., [0, 2]], rest, atol=1e-4, rtol=1e-4)
@@ -47,27 +46,15 @@ def copies(gaussian):
     return Exchange(1).copies(gaussian().calibration(N, k=5), seed=0)
 
 
-def coordinates(frame, members, x, scaling):
-    return frame.coordinates(members, x, scaling, *frame.fit(members, x, scaling))
-
-
 @each_frame
-def test_the_order_of_members_changes_nothing_but_the_order(copies, frame):
-    scaling, order = Scaling.fit(copies), torch.tensor([2, 0, 3, 1, 5, 4])
-    u = coordinates(frame, copies.members, copies.x, scaling)
-    again = coordinates(frame, copies.members[:, order], copies.x, scaling)
-    torch.testing.assert_close(u[:, order], again, atol=1e-3, rtol=1e-3)
-    assert u.shape == copies.members.shape
-    assert u.std() == pytest.approx(1, abs=0.2)
-
-
-@each_frame
-def test_rows_are_on_their_own(copies, frame):
-    feature = Joint(8, frame=frame).fit(copies, Scaling.fit(copies))
+def test_members_and_rows_are_on_their_own(copies, frame):
+    feature, order = Joint(8, frame=frame).fit(copies, Scaling.fit(copies)), [2, 0, 3, 1, 5, 4]
     features = feature(copies.members, copies.x)
     assert features.shape == (N, 6, 8)
-    some = feature(copies.members[50:60], copies.x[50:60])
-    torch.testing.assert_close(features[50:60], some, atol=1e-4, rtol=1e-4)
+    some = feature(copies.members[50:60, order], copies.x[50:60])
+    torch.testing.assert_close(features[50:60, order], some, atol=1e-3, rtol=1e-3)
+    u = frame.coordinates(copies.members, copies.x, feature.scaling, *feature.weights)
+    assert u.std() == pytest.approx(1, abs=0.2)
 
 
 def test_conditional_takes_mean_and_scale_given_x_away():
@@ -77,7 +64,8 @@ def test_conditional_takes_mean_and_scale_given_x_away():
     theta = x.sin()[:, None] + 0.1 * x.exp()[:, None] * torch.randn(N, 2, 1, generator=generator)
     copies = Exchange(1).copies(assay.Calibration(theta[:, 0], x, theta[:, 1:]), seed=0)
     scaling = Scaling(torch.zeros(1), torch.ones(1), Scaling.fit(copies).robust)
-    u = coordinates(Conditional(), theta, x, scaling)
+    weights = Conditional().fit(theta, x, scaling)
+    u = Conditional().coordinates(theta, x, scaling, *weights)
     for low in (-2, -1, 0, 1):
         here = u[(x[:, 0] > low) & (x[:, 0] < low + 1)]
         assert here.mean() == pytest.approx(0, abs=0.15)

@@ -52,9 +52,9 @@ def test_steps_against_torch():
         optimizer.param_groups[0]["lr"] = float(1 - step[0, 0]) / recipe.decay
         optimizer.step()
         stack.train(inputs, labels, weights, step)
-        for layer, gradients in zip(theirs, stack.gradients, strict=True):
-            for parameter, gradient in zip(layer, gradients, strict=True):
-                torch.testing.assert_close(gradient, parameter.grad, rtol=1e-3, atol=1e-5)
+        gradients = (t for layer in stack.gradients for t in layer)
+        for gradient, parameter in zip(gradients, parameters, strict=True):
+            torch.testing.assert_close(gradient, parameter.grad, rtol=1e-3, atol=1e-5)
     for layer, ours in zip(theirs, stack.layers, strict=True):
         torch.testing.assert_close(ours[0], layer[0].detach(), rtol=1e-3, atol=1e-4)
 
@@ -90,9 +90,8 @@ def test_neither_the_order_of_rows_nor_units_matter(gaussian):
 
 @pytest.mark.parametrize("epochs", [1, 2, 3, 5, 12])
 def test_every_number_of_steps_can_be_trained(gaussian, epochs):
-    for n in (10, 16):
-        test = lc2st(gaussian().calibration(n), MLP((4,), epochs=epochs), Exchange(1))
-        assert np.isfinite(test(gaussian().draws(X_O)).probabilities).all()
+    test = lc2st(gaussian().calibration(10), MLP((4,), epochs=epochs), Exchange(1))
+    assert np.isfinite(test(gaussian().draws(X_O)).probabilities).all()
 
 
 def test_members_are_averaged(gaussian):
@@ -105,30 +104,17 @@ def test_members_are_averaged(gaussian):
     torch.testing.assert_close(three(*at), torch.stack([part(*at) for part in parts]).mean(0))
 
 
-def test_double_precision_samples(gaussian):
-    calibration = gaussian().calibration(100)
-    tables = (calibration.theta, calibration.x, calibration.theta_q)
-    double = assay.Calibration(*(table.double() for table in tables))
-    result = lc2st(double, SMALL, Exchange(3))(gaussian().draws(X_O))
-    assert np.isfinite(result.probabilities).all()
-
-
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("name", "value", "expected"),
     [
-        ({"hidden": ()}, "hidden: expected at least one layer"),
-        ({"hidden": (0,)}, "hidden: expected at least 1; got 0"),
-        ({"epochs": 0}, "epochs: expected at least 1; got 0"),
-        ({"batch": -1}, "batch: expected at least 1; got -1"),
-        ({"members": 0}, "members: expected at least 1"),
-        ({"chunk": 0}, "chunk: expected at least 1"),
-        ({"rate": 0}, "rate: expected a finite number above 0"),
-        ({"decay": -1}, "decay: expected a finite number of at least 0"),
+        *(("hidden", (), "at least one layer"), ("hidden", (0,), "at least 1; got 0")),
+        *((name, 0, "at least 1; got 0") for name in ("epochs", "batch", "members", "chunk")),
+        *(("rate", 0, "a finite number above 0"), ("decay", -1, "a finite number of at least 0")),
     ],
 )
-def test_bad_recipes(given, message):
-    with pytest.raises(ValueError, match=message):
-        MLP(**given)
+def test_bad_recipes(name, value, expected):
+    with pytest.raises(ValueError, match=f"{name}: expected {expected}"):
+        MLP(**{name: value})
 
 
 def test_training_that_diverges_says_so(gaussian):

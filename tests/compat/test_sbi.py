@@ -1,6 +1,6 @@
-"""The drop-in for sbi's local tests, beside what sbi 0.27 tests of its own classes.
+"""The drop-in for sbi's local tests, on a posterior in closed form.
 
-On a posterior in closed form. What cannot pass is in `TestWhatIsDifferent`.
+Constructors, their refusals and warnings are sbi's own. What differs is in `TestWhatIsDifferent`.
 """
 
 import inspect
@@ -21,23 +21,19 @@ X_O = torch.tensor([0.5, -0.5])
 RIGHT, WRONG = (0.0, 1.0), (0.8, 0.6)  # shift and scale of q in units of the posterior
 
 
-def sample(x, z, q):
-    return x / 2 + WIDTH * (q[1] * z + q[0])
-
-
 def data(n=100, q=WRONG, seed=0):
     """Parameters, observations and draws of the posterior."""
     theta, noise, z = torch.randn(3, n, 2, generator=torch.Generator().manual_seed(seed))
-    return theta, theta + noise, sample(theta + noise, z, q)
+    x = theta + noise
+    return theta, x, x / 2 + WIDTH * (q[1] * z + q[0])
 
 
 def build(method, given=None, q=WRONG, **options):
     """A test, and what it is asked with, x_o included."""
     options, at = {"num_trials_null": 2} | options, {"x_o": X_O}
     if method is LC2ST:
-        at["theta_o"] = sample(
-            X_O, torch.randn(100, 2, generator=torch.Generator().manual_seed(1)), q
-        )
+        _, x, theta_q = data(q=q, seed=1)
+        at["theta_o"] = theta_q - x / 2 + X_O / 2
         return LC2ST(*(given or data()), **options), at
     flow = {"flow_inverse_transform": lambda t, x: ((t - x / 2) / WIDTH - q[0]) / q[1]}
     return LC2ST_NF(*(given or data()), **flow, flow_base_dist=BASE, num_eval=100, **options), at
@@ -75,16 +71,6 @@ class TestWhatSbiTests:
         assert test.train_on_observed_data().state is LC2STState.OBSERVED_TRAINED
         assert len(test.trained_clfs) == 2
         assert test.get_statistic_on_observed_data(**at) > 0
-
-    def test_return_probs_is_deprecated(self):
-        test, at = build(LC2ST)
-        trained(test)
-        with pytest.warns(FutureWarning, match="return_probs"):
-            found = test.get_scores(trained_clfs=test.trained_clfs, return_probs=True, **at)
-        with pytest.warns(FutureWarning, match="return_probs"):
-            null = test.get_statistics_under_null_hypothesis(return_probs=True, **at)
-        shapes = [part.shape for part in (*found, *null)]
-        assert shapes == [(1, 100), (1,), (2, 1, 100), (2,)]
 
     def test_nulls_of_another_flow(self):
         nulls = build(LC2ST_NF)[0].train_under_null_hypothesis().trained_clfs_null
