@@ -1,37 +1,34 @@
 r"""Nulls: what the data could have been if q were right, as H + 1 labelled versions called copies.
 
-Copy 0 is the data, the others are null copies; all have the same x. A copy consists of n sets, one
-for each x; of the r members of a set some are labelled class 1, the true parameter, the others
-class 0, q. With one and the same function T of the data and of H null copies,
-:math:`p = (1 + \#\{T_h \ge T_0\}) / (1 + H)` is at most :math:`\alpha` with probability at most
-:math:`\alpha`, for every sample size and classifier.
+Copy 0 is the data; all copies have the same x. A copy consists of n sets, one for each x; of the r
+members of a set one is labelled class 1, the true parameter, the others class 0, q. With one and
+the same function T of all copies, :math:`p = (1 + \#\{T_h \ge T_0\}) / (1 + H)` is at most
+:math:`\alpha` with probability at most :math:`\alpha`, for every sample size and classifier.
 
-If q is right, the true parameter and the independent draws of q at the same x are exchangeable
-(:class:`Exchange`), and true latents are draws of the base distribution (:class:`KnownBase`). Both
-nulls are exact for the *global null*, q = p at almost every x; :class:`LocalExchange` is exact for
-the *local null*, q = p throughout a neighbourhood of x_o, whatever q does elsewhere. All ask that
-x_o was not chosen by looking at theta of the calibration.
+Nulls are exact if q = p at almost every x, or throughout a neighbourhood of x_o for
+:class:`LocalExchange`, and if x_o was not chosen by looking at theta of the calibration.
 
-Reference: Linhart, Gramfort and Rodrigues 2023, *L-C2ST: Local Diagnostics for Posterior
-Approximations in Simulation-Based Inference*.
+Reference: Linhart, Gramfort and Rodrigues 2023, *L-C2ST*, NeurIPS; Algorithms 1 to 4.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag, pad
 
 from ._support.inputs import WORD, check_count, check_fits, check_kind, cpu
 from ._support.random import mix_seed, seed_of, stream
 from ._support.work import spread_over
-from .data.calibration import Calibration, Latents
 from .data.guards import check_calibration
 from .data.posterior import Base, StandardNormal
 from .neighbourhood import Nearest, standard_deviation
+
+if TYPE_CHECKING:
+    from .data.calibration import Calibration
 
 BASE_DRAWS = 4  # of the base, beside each true latent that they are exchanged with
 BLOCK = 2**20  # sets that are put together at a time
@@ -45,6 +42,7 @@ class Null:
     """How many null copies are made, and which hypothesis they stand for."""
 
     n: int = 199
+    near: ClassVar[Nearest | None] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "n", check_count("n", self.n))
@@ -52,7 +50,7 @@ class Null:
     @property
     def where(self) -> Nearest | None:
         """The neighbourhood outside of which all copies are the data; None for a global null."""
-        return None
+        return self.near
 
     @property
     def scope(self) -> str:
@@ -70,7 +68,7 @@ class GlobalNull(Null, ABC):
     """A null that stands for q = p at almost every x, and is fitted once for all x_o."""
 
     @abstractmethod
-    def copies(self, calibration: Calibration, seed: int) -> "Copies":
+    def copies(self, calibration: "Calibration", seed: int) -> "Copies":
         """The data, and n null copies of it."""
 
 
@@ -78,39 +76,71 @@ class GlobalNull(Null, ABC):
 class Exchange(GlobalNull):
     """The true parameter and the k draws of q at the same x are exchangeable if q is right.
 
-    A copy chooses which of the k + 1 members is labelled the true parameter, uniformly at every x:
-    independently where there are few x, else in random groups of sets that shift their labels
-    together. Observations stay with their sets, so both classes keep the same x. In latent space
-    four draws of the base distribution stand in for draws of q at each x.
+    A copy chooses which of the k + 1 members is labelled the true parameter, uniformly at every x;
+    where there are many x, groups of sets shift their labels together. In latent space four draws
+    of the base distribution stand in for draws of q.
 
     Args:
         n: The number of null copies.
-
-    Example:
-        >>> Exchange(99)
-        Exchange(n=99)
     """
 
-    def copies(self, calibration: Calibration, seed: int) -> "LabelCopies":
+    def copies(self, calibration: "Calibration", seed: int) -> "LabelCopies":
         """The data, and n exchanges of it."""
-        return _label_copies(calibration, self.n, seed, GroupShifts.random)
+        check_calibration(calibration)
+        seed = calibration.own_seed(seed_of(seed))
+        n, r = len(calibration), 1 + (calibration.k or BASE_DRAWS)
+        members = calibration.theta.new_empty(n, r, calibration.m)
+        truth = cpu.zeros(n, dtype=torch.int64)
+        base, places = stream(seed, "base"), stream(seed, "places")
+        # In random order in the data, as in null copies: classifiers may depend on the order.
+        for block in (slice(start, start + BLOCK) for start in range(0, n, BLOCK)):
+            ordered = calibration.subset(block).sets(BASE_DRAWS, base)
+            order = cpu.rand(ordered.shape[:2], generator=places).argsort(1)
+            index = order.to(ordered.device)[..., None].expand_as(ordered)
+            torch.gather(ordered, 1, index, out=members[block])
+            truth[block] = order.argmin(1)
+        # The seed of labels depends on the members of the first sets, in any order and units.
+        some = members[:SEEDING].sort(1).values.flatten(0, 1).cpu().numpy()
+        seed = mix_seed(seed, some.argsort(0, kind="stable"))
+        g = min(n, max(FEWEST, min(MOST, SHIFTS // r)))
+        check_fits("null", self.n, 2 * WORD * g)
+        group = cpu.randperm(n, generator=stream(seed, "groups")) % g
+        shifts = cpu.randint(r, (self.n, g), generator=stream(seed, "turns"))
+        return LabelCopies(
+            x=calibration.features,
+            near=torch.ones(n, dtype=torch.bool, device=members.device),
+            which=range(self.n + 1),
+            base=calibration.base,
+            size=r,
+            members=members,
+            truth=truth.to(members.device),
+            group=group.to(members.device),
+            shifts=pad(shifts, (0, 1, 1, 0)).to(members.device),
+            seed=seed,
+        )
 
 
 @dataclass(frozen=True)
 class FreePermutation(GlobalNull):
-    """The labels of all rows are permuted freely, as in Algorithm 1 of the paper.
+    """The labels of all rows are permuted freely, as published (Algorithm 1 of the paper).
 
-    In a copy the classes no longer share the same x, so null classifiers can learn chance
-    imbalances of x that the data cannot have. It is not exact: on average it was conservative, the
-    more so the more dimensions x has. Kept for reproduction.
+    The classes of a null copy do not share the same x, so its classifier can learn chance
+    imbalances of x that the data cannot have. This is not exact, and was conservative on average.
 
     Args:
         n: The number of null copies.
     """
 
-    def copies(self, calibration: Calibration, seed: int) -> "LabelCopies":
+    def copies(self, calibration: "Calibration", seed: int) -> "LabelCopies":
         """The data, and n permutations of its labels."""
-        return _label_copies(calibration, self.n, seed, LabelTable.permuted)
+        copies = Exchange(1).copies(calibration, seed)
+        data = copies.labels[0]  # (n, r)
+        check_fits("null", self.n, data.numel())
+        table = torch.stack([data] * (self.n + 1), 1)
+        for h in range(1, self.n + 1):
+            order = cpu.randperm(data.numel(), generator=stream(copies.seed, "null", h))
+            table[:, h] = data.flatten()[order.to(data.device)].view_as(data)
+        return replace(copies, which=range(self.n + 1), table=table)
 
 
 @dataclass(frozen=True)
@@ -118,9 +148,8 @@ class LocalExchange(Null):
     """Exchanges labels in the sets near x_o only; all others keep the labels they have.
 
     If q is right throughout the neighbourhood, the p-value is exact however wrong q is elsewhere:
-    what a classifier smooths into x_o from outside is in the data and in the nulls alike. The
-    classifier is fitted to all sets, with null copies of its own for every observation; only the
-    data's fit is shared. With :class:`KnownBase`, base draws replace the true latents near x_o.
+    what a classifier smooths into x_o from outside is in the data and in the nulls alike. Null
+    copies are fitted for every observation. In latent space base draws replace latents there only.
 
     Args:
         n: The number of null copies.
@@ -131,16 +160,11 @@ class LocalExchange(Null):
         'q(theta | x) = p(theta | x) throughout the nearest simulations around x_o'
     """
 
-    near: Nearest = Nearest()
+    near: Nearest = Nearest()  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_kind("near", self.near, "a neighbourhood such as Nearest(0.1)", Nearest)
-
-    @property
-    def where(self) -> Nearest:
-        """The neighbourhood outside of which all copies are the data."""
-        return self.near
 
 
 @dataclass(frozen=True)
@@ -148,18 +172,18 @@ class KnownBase(GlobalNull):
     """In latent space, true latents are draws of the base distribution if q is right.
 
     A copy replaces the true latents by base draws; class 0 is the base itself, with fresh draws in
-    every epoch. These are Algorithms 3 and 4 of the paper with two repairs: data and nulls are
-    treated by the same function, and no null is evaluated on its own training draws. Null copies
-    depend on x alone and serve every flow of the same task: ``test.refit_on(latents)`` of a fitted
-    test fits the data of another flow alone.
+    every epoch. These are Algorithms 3 and 4 of the paper, but data and nulls are treated by the
+    same function, and no null is evaluated on its own training draws. Null copies depend on x
+    alone and serve all flows of a task: ``test.refit_on(latents)`` fits the data of another alone.
 
     Args:
         n: The number of null copies.
     """
 
-    def copies(self, calibration: Calibration, seed: int) -> "BaseCopies":
+    def copies(self, calibration: "Calibration", seed: int) -> "BaseCopies":
         """The data, and n copies whose true latents are replaced by base draws."""
-        if not isinstance(calibration, Latents):
+        check_calibration(calibration)
+        if calibration.base is None:
             raise ValueError(
                 "null: expected a calibration in latent space for KnownBase; got parameters. "
                 "Use calibration.to_latent(flow), or the null Exchange(n)."
@@ -167,20 +191,20 @@ class KnownBase(GlobalNull):
         x, n = calibration.features, len(calibration)
         return BaseCopies(
             x=x,
+            near=torch.ones(n, dtype=torch.bool, device=x.device),
             which=range(self.n + 1),
             base=calibration.base,
             size=2,
             latents=calibration.theta,
             seed=calibration.own_seed(seed),
-            near=torch.ones(n, dtype=torch.bool, device=x.device),
             sets=torch.arange(n, device=x.device),
             total=n,
         )
 
 
-def global_null(calibration: Calibration, preferred: GlobalNull | None = None) -> GlobalNull:
+def global_null(calibration: "Calibration", preferred: GlobalNull | None = None) -> GlobalNull:
     """The null a classifier prefers; else exchanges of draws of q, base draws in latent space."""
-    return preferred or (KnownBase() if isinstance(calibration, Latents) else Exchange())
+    return preferred or (Exchange() if calibration.base is None else KnownBase())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -188,16 +212,27 @@ class Copies(ABC):
     """H + 1 labelled versions of one data set; a slice of it is the same with fewer copies."""
 
     x: Tensor  # features of the observations, (n, d)
+    near: Tensor  # whether null copies differ from the data in a set, (n,)
     which: range  # the numbers of the copies, of which 0 is the data
     base: Base | None  # the distribution of class 0, where it is known
     size: int  # members of a set, r
     truths: int = 1  # class-1 members of a set: one, or all but one
+    of_sets: ClassVar[tuple[str, ...]] = ("x", "near")  # tensors with an entry for each set
 
     def __len__(self) -> int:
         return len(self.which)
 
     def __getitem__(self, which: slice) -> Self:
         return replace(self, which=self.which[which])
+
+    def subset(self, rows: Tensor) -> Self:
+        """The same copies of some sets (b,), each with the labels and draws that it has here."""
+        tensors = {name: getattr(self, name) for name in self.of_sets}
+        return replace(self, **{k: v[rows] for k, v in tensors.items() if v is not None})
+
+    def inside(self, near: Tensor) -> Self:
+        """Copies that differ from the data in some sets only, as near (n,) says."""
+        return replace(self, near=near.to(self.x.device))
 
     @property
     def odds(self) -> float:
@@ -210,137 +245,33 @@ class Copies(ABC):
         """Location and scale (m,) of the members, the same for every copy."""
 
     @abstractmethod
-    def subset(self, rows: Tensor) -> Self:
-        """The same copies of some sets (b,), each with the labels and draws that it has here."""
-
-    @abstractmethod
-    def inside(self, near: Tensor) -> Self:
-        """Copies that differ from the data in some sets only, as near (n,) says."""
-
-    @abstractmethod
     def batch(self, rows: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
-        """Members (c, b, r, m) and labels (c, b, r) of some sets (b,), in all c copies.
-
-        With 1 in place of c where the copies do not differ. Where class 0 is known, its draws
-        change with the epoch, the pass over the data.
-        """
+        """Members (c, b, r, m) and labels (c, b, r) of sets (b,); c is 1 if copies are alike."""
 
     def rows(self, copy: int) -> tuple[Tensor, Tensor, Tensor]:
-        """One copy, row by row: members (n r, m), features of x (n r, d) and labels (n r,).
-
-        For classifiers that take one data set at a time. A label is true for class 1.
-        """
+        """Members (n r, m), features of x (n r, d) and labels (n r,) of one copy, row by row."""
         h, every = self.which[copy], torch.arange(len(self.x), device=self.x.device)
         (members,), (labels,) = replace(self, which=range(h, h + 1)).batch(every, 0)
         return members.flatten(0, 1), self.x.repeat_interleave(self.size, 0), labels.flatten()
 
 
-@dataclass(frozen=True, eq=False)
-class GroupShifts:
-    r"""Labels of sets of r members, of which one is the true parameter; a group shares its shifts.
-
-    Members are in random order. If q is right, the member any number of places further could as
-    well be the true parameter. Sets are divided at random into g groups; in a copy all sets of a
-    group shift their labels by the same number of places, 0 to r - 1, independently of other
-    groups. The :math:`r^g` shifts are a group of transformations that change no distribution, from
-    which copies are drawn independently: p-values are exact (Hemerik and Goeman 2018, *Exact
-    testing with random permutations*). Sums over the members labelled true have only r values in
-    each group, so that those of a copy cost g additions. Where sets are few, each is a group.
-    """
-
-    truth: Tensor  # the member that is the true parameter in the data, (n,)
-    group: Tensor  # the group of each set, (n,)
-    shifts: Tensor  # how far labels of a group shift in each copy, zero in the data, (H + 1, g)
-    r: int  # members of a set
-
-    @classmethod
-    def random(cls, truth: Tensor, r: int, copies: int, seed: int) -> "GroupShifts":
-        """Random groups, and random shifts for so many null copies."""
-        n = len(truth)
-        g = min(n, max(FEWEST, min(MOST, SHIFTS // r)))
-        group = cpu.randperm(n, generator=stream(seed, "groups")) % g
-        check_fits("null", copies, 2 * WORD * g)
-        shifts = cpu.randint(r, (copies, g), generator=stream(seed, "turns"))
-        shifts = torch.cat([torch.zeros_like(shifts[:1]), shifts])
-        return cls(truth, group.to(truth.device), shifts.to(truth.device), r)
-
-    def __call__(self, which: range) -> Tensor:
-        """Labels (c, n, r) in some copies."""
-        shifts = self.shifts[which.start : which.stop : which.step]
-        chosen = (self.truth + shifts[:, self.group]).remainder_(self.r)
-        labels: Tensor = chosen[..., None] == cpu.arange(self.r).to(self.truth)
-        return labels
-
-    def subset(self, rows: Tensor) -> "GroupShifts":
-        """The same labels of some sets (b,)."""
-        rows = rows.to(self.truth.device)
-        return replace(self, truth=self.truth[rows], group=self.group[rows])
-
-    def inside(self, near: Tensor) -> "GroupShifts":
-        """The same labels where near (n,) is true; all other sets are a group without shifts."""
-        group = torch.where(near.to(self.group.device), self.group, self.shifts.shape[1])
-        shifts = torch.cat([self.shifts, torch.zeros_like(self.shifts[:, :1])], 1)
-        return replace(self, group=group, shifts=shifts)
-
-    def group_sums(self, table: Tensor) -> Tensor:
-        """Sums (r, g, p) over members labelled true, of a table (n, r, p), for each shift."""
-        g, shift = self.shifts.shape[1], torch.arange(self.r, device=self.truth.device)[:, None]
-        order = self.group.argsort(stable=True)
-        places = order * self.r + (self.truth[order] + shift) % self.r
-        count = torch.bincount(self.group, minlength=g)
-        first = shift * len(order) + count.cumsum(0) - count
-        sums = _sum_rows(table.flatten(0, 1), places.flatten(), first.flatten())
-        return sums.view(self.r, g, -1)
-
-    def copy_sums(self, group_sums: Tensor, which: range) -> Tensor:
-        """Sums (c, p) over members labelled true in some copies, from sums of groups."""
-        shifts = self.shifts[which.start : which.stop : which.step]
-        groups = torch.arange(shifts.shape[1], device=shifts.device)
-        return _sum_rows(group_sums.flatten(0, 1), shifts * len(groups) + groups)
-
-
-def _sum_rows(table: Tensor, places: Tensor, first: Tensor | None = None) -> Tensor:
-    """Sums of rows of a table, each in the order of its places, whatever the number of threads."""
-    return torch.nn.functional.embedding_bag(places, table, first, mode="sum")
-
-
-@dataclass(frozen=True, eq=False)
-class LabelTable:
-    """Labels of all copies, written out in a table with shape (H + 1, n, r)."""
-
-    table: Tensor
-
-    @classmethod
-    def permuted(cls, truth: Tensor, r: int, copies: int, seed: int) -> "LabelTable":
-        """Random permutations of the labels of all members of all sets."""
-        data = truth[:, None] == cpu.arange(r).to(truth)
-        check_fits("null", copies, data.numel())
-        table = torch.stack([data] * (copies + 1))
-        for h in range(1, copies + 1):
-            order = cpu.randperm(data.numel(), generator=stream(seed, "null", h))
-            table[h] = data.flatten()[order.to(data.device)].view_as(data)
-        return cls(table)
-
-    def __call__(self, which: range) -> Tensor:
-        """Labels (c, n, r) in some copies."""
-        return self.table[which.start : which.stop : which.step]
-
-    def subset(self, rows: Tensor) -> "LabelTable":
-        """The same labels of some sets (b,)."""
-        return LabelTable(self.table[:, rows.to(self.table.device)])
-
-    def inside(self, near: Tensor) -> "LabelTable":
-        """The same labels where near (n,) is true; in all other sets those of the data."""
-        near = near.to(self.table.device)[:, None]
-        return LabelTable(torch.where(near, self.table, self.table[:1]))
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LabelCopies(Copies):
-    """Copies with the same members, which differ in their labels."""
+    r"""Copies with the same members, which differ in their labels.
+
+    In a copy all sets of a group shift their labels by the same number of places, 0 to r - 1,
+    independently of other groups. If q is right, none of these :math:`r^g` transformations changes
+    the distribution, so that p-values are exact (Hemerik and Goeman 2018, *Exact testing with
+    random permutations*); and a sum over members labelled true has only r values in each group.
+    """
 
     members: Tensor  # the true parameter and the draws of q at the same x, shuffled, (n, r, m)
-    labelling: GroupShifts | LabelTable  # which member is class 1; class 0 where all others are
+    truth: Tensor  # the member that is the true parameter in the data, (n,)
+    group: Tensor  # the group of each set, (n,)
+    shifts: Tensor  # of groups in each copy; zero in the data, and in the last group, (H + 1, g)
+    seed: int  # names the streams of labels
+    table: Tensor | None = None  # labels that are written out in place of shifts, (n, H + 1, r)
+    of_sets: ClassVar[tuple[str, ...]] = ("x", "near", "members", "truth", "group", "table")
 
     @cached_property
     def scaling(self) -> tuple[Tensor, Tensor]:
@@ -351,21 +282,37 @@ class LabelCopies(Copies):
     @cached_property
     def labels(self) -> Tensor:
         """Whether members are class 1, with shape (c, n, r)."""
-        labels = self.labelling(self.which).to(self.members.device)
+        which = list(self.which)
+        if self.table is None:
+            # Sets that are the same in all copies are in the last group, which never shifts.
+            group = self.group.where(self.near, -1)
+            place = (self.truth + self.shifts[which][:, group]).remainder_(self.size)  # (c, n)
+            labels = place[..., None] == cpu.arange(self.size).to(place)
+        else:
+            near = self.near[:, None, None]
+            labels = self.table[:, which].where(near, self.table[:, :1]).swapaxes(0, 1)
         return labels if self.truths == 1 else ~labels
-
-    def subset(self, rows: Tensor) -> Self:
-        """The same copies of some sets (b,), each with the labels that it has here."""
-        members, labelling = self.members[rows], self.labelling.subset(rows)
-        return replace(self, x=self.x[rows], members=members, labelling=labelling)
-
-    def inside(self, near: Tensor) -> Self:
-        """Copies that differ from the data in some sets only, as near (n,) says."""
-        return replace(self, labelling=self.labelling.inside(near))
 
     def batch(self, rows: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
         """Members (1, b, r, m) and labels (c, b, r) of some sets."""
         return self.members[rows][None], self.labels[:, rows]
+
+    def group_sums(self, table: Tensor) -> Tensor:
+        """Sums (r, g, p) over members labelled true, of a table (n, r, p), for each shift."""
+        g, shift = self.shifts.shape[1], torch.arange(self.size, device=table.device)[:, None]
+        group = self.group.where(self.near, g - 1)
+        order, count = group.argsort(stable=True), group.bincount(minlength=g)
+        places = order * self.size + (self.truth[order] + shift) % self.size
+        first = shift * len(order) + count.cumsum(0) - count
+        # Adds rows in the order of their places, whatever the number of threads.
+        sums = embedding_bag(places.flatten(), table.flatten(0, 1), first.flatten(), mode="sum")
+        return sums.view(self.size, g, -1)
+
+    def copy_sums(self, group_sums: Tensor) -> Tensor:
+        """Sums (c, p) over members labelled true in each copy, from sums of groups."""
+        g = self.shifts.shape[1]
+        rows = self.shifts[list(self.which)] * g + torch.arange(g, device=self.shifts.device)
+        return embedding_bag(rows, group_sums.flatten(0, 1), mode="sum")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -375,9 +322,9 @@ class BaseCopies(Copies):
     base: Base
     latents: Tensor  # true latents, which are class 1 in copy 0, (n, m)
     seed: int  # names the streams of all draws
-    near: Tensor  # whether null copies differ from the data, (n,)
     sets: Tensor  # the numbers of these sets among all that draws are for, (n,)
     total: int  # the number of all sets that draws are for
+    of_sets: ClassVar[tuple[str, ...]] = ("x", "near", "latents", "sets")
     _latest: dict[int, Tensor] = field(default_factory=dict, init=False)  # class 0 of an epoch
 
     @cached_property
@@ -387,15 +334,6 @@ class BaseCopies(Copies):
             return self.latents.new_zeros(self.base.dim), self.latents.new_ones(self.base.dim)
         z = self.base.sample(10_000, stream(0, "scaling")).to(self.latents)
         return z.mean(0), standard_deviation(z)
-
-    def subset(self, rows: Tensor) -> Self:
-        """The same copies of some sets (b,), each with the draws that it has here."""
-        kept = {name: getattr(self, name)[rows] for name in ("x", "latents", "near", "sets")}
-        return replace(self, **kept)
-
-    def inside(self, near: Tensor) -> Self:
-        """Copies that differ from the data in some sets only, as near (n,) says."""
-        return replace(self, near=near.to(self.x.device))
 
     def batch(self, rows: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
         """Members (c, b, 2, m), a base draw and class 1, and labels (1, b, 2) of some sets."""
@@ -410,58 +348,13 @@ class BaseCopies(Copies):
     @cached_property
     def class1(self) -> Tensor:
         """The members of class 1 in all copies, with shape (c, n, m)."""
-
-        def latents(h: int) -> Tensor:
-            if h == 0:
-                return self.latents
-            return self._draw("null", h).where(self.near[:, None], self.latents)
-
+        own, near = self.latents, self.near[:, None]
         with spread_over(torch.get_num_threads() if len(self.which) > 1 else 1) as apply:
-            return torch.stack(list(apply(latents, self.which)))
+            draws = apply(
+                lambda h: self._draw("null", h).where(near, own) if h else own, self.which
+            )
+            return torch.stack(list(draws))
 
     def _draw(self, *key: int | str) -> Tensor:
         """Draws of the base (n, m): those of these sets, of as many as there are in all."""
-        draws = self.base.sample(self.total, stream(self.seed, *key)).to(self.latents)
-        return draws[self.sets]
-
-
-def _label_copies(
-    calibration: Calibration,
-    copies: int,
-    seed: int,
-    labelling: Callable[..., GroupShifts | LabelTable],
-) -> LabelCopies:
-    """The data and so many copies, with labels from places of true parameters, r and a seed."""
-    check_calibration(calibration)
-    own = calibration.own_seed(seed_of(seed))
-    members, truth = _shuffled_sets(calibration, own)
-    # The seed of labels depends on the members of the first sets, in any order and units.
-    some = members[:SEEDING].sort(1).values.flatten(0, 1).cpu().numpy()
-    r = members.shape[1]
-    return LabelCopies(
-        x=calibration.features,
-        which=range(copies + 1),
-        base=calibration.base,
-        size=r,
-        members=members,
-        labelling=labelling(truth, r, copies, mix_seed(own, some.argsort(0, kind="stable"))),
-    )
-
-
-def _shuffled_sets(calibration: Calibration, seed: int) -> tuple[Tensor, Tensor]:
-    """The members (n, r, m) of all sets, and which of them is the true parameter (n,).
-
-    Members are in random order in the data, as they are in a null copy: otherwise a classifier
-    that depends on the order of rows would treat the data and its nulls differently.
-    """
-    n, r = len(calibration), 1 + (calibration.k or BASE_DRAWS)
-    base, places = stream(seed, "base"), stream(seed, "places")
-    shuffled = calibration.theta.new_empty(n, r, calibration.m)
-    truth = cpu.zeros(n, dtype=torch.int64)
-    for block in (slice(start, start + BLOCK) for start in range(0, n, BLOCK)):
-        members = calibration.subset(block).sets(BASE_DRAWS, base)
-        order = cpu.rand(members.shape[:2], generator=places).argsort(1)
-        index = order.to(members.device)[..., None].expand_as(members)
-        torch.gather(members, 1, index, out=shuffled[block])
-        truth[block] = order.argmin(1)
-    return shuffled, truth.to(shuffled.device)
+        return self.base.sample(self.total, stream(self.seed, *key)).to(self.latents)[self.sets]

@@ -12,25 +12,20 @@ def scaling(calibration):
     return Scaling.fit(Exchange(1).copies(calibration, 0))
 
 
-def test_members_are_standardised_together(gaussian):
+def test_columns_of_any_unit_give_the_same_standardised_inputs(gaussian):
     calibration = gaussian(width=3.0, shift=2.0).calibration(500)
     pooled = torch.cat([calibration.theta, calibration.theta_q[:, 0]])
-    scaled = scaling(calibration).theta(pooled)
+    first = scaling(calibration)
+    scaled = first.theta(pooled)
     torch.testing.assert_close(scaled.mean(0), torch.zeros(2), atol=1e-5, rtol=0)
     torch.testing.assert_close(scaled.std(0), torch.ones(2), atol=1e-5, rtol=0)
-
-
-def test_columns_of_any_unit_give_the_same_inputs(gaussian):
-    calibration = gaussian().calibration(200)
     a, b = torch.tensor([1e3, 1e-1]), torch.tensor([5.0, -0.7])
-    moved = assay.Calibration(
-        calibration.theta * a + b, calibration.x * a - b, calibration.theta_q * a + b
-    )
-    first, second = scaling(calibration), scaling(moved)
-    torch.testing.assert_close(
-        first.theta(calibration.theta), second.theta(moved.theta), atol=1e-3, rtol=1e-3
-    )
-    torch.testing.assert_close(first.x(calibration.x), second.x(moved.x), atol=1e-3, rtol=1e-3)
+    tables = (calibration.theta * a + b, calibration.x * a - b, calibration.theta_q * a + b)
+    second = scaling(assay.Calibration(*tables))
+    torch.testing.assert_close(second.theta(pooled * a + b), scaled, atol=1e-3, rtol=1e-3)
+    x = first.x(calibration.x)
+    torch.testing.assert_close(second.x(tables[1]), x, atol=1e-3, rtol=1e-3)
+    assert first.theta(torch.full((1, 2), 1e9)).max() == FARTHEST
 
 
 def test_discrete_and_constant_columns(gaussian):
@@ -41,17 +36,6 @@ def test_discrete_and_constant_columns(gaussian):
     torch.testing.assert_close(found.robust.scale[1], x[:, 1].std())
     expected = torch.stack([x[:, 0] * 0, (x[:, 1] / x[:, 1].std()).asinh()], 1)
     torch.testing.assert_close(found.x(x), expected)
-
-
-def test_wild_members_are_moved_in(gaussian):
-    calibration = gaussian().calibration(200)
-    assert scaling(calibration).theta(torch.full((1, 2), 1e9)).max() == FARTHEST
-
-
-def test_many_rows(gaussian):
-    """More than torch.quantile takes; x has variance two."""
-    found = scaling(gaussian().calibration(250_000)).robust.scale
-    torch.testing.assert_close(found, torch.full((2,), 2**0.5), atol=0.05, rtol=0)
 
 
 class Constant(Scores):
@@ -75,58 +59,41 @@ class Counting(Classifier):
         return Constant([h / 100 for h in copies.which])
 
 
-class TestContract:
-    def test_a_classifier_must_be_able_to_fit_and_scores_to_be_called(self):
-        for kind in (Classifier, Scores, type("Idle", (Classifier,), {})):
-            with pytest.raises(TypeError, match="abstract"):
-                kind()
+def test_scores_are_a_single_view_and_are_joined_one_behind_the_other():
+    scores, theta, x = Constant([0.1, 0.7]), torch.zeros(3, 5, 2), torch.zeros(3, 1)
+    (found,) = scores.statistics(lambda view: view.mean(2).numpy(), theta, x)
+    np.testing.assert_allclose(found, np.tile([0.1, 0.7], (3, 1)), rtol=1e-6)
+    for skip, expected in ((0, [0.1, 0.7, 0.2, 0.3]), (1, [0.1, 0.7, 0.3])):
+        joined = Joined(scores, Constant([0.2, 0.3]), skip)(theta, x)
+        torch.testing.assert_close(joined[1, :, 2], torch.tensor(expected))
+        assert joined.shape == (3, 4 - skip, 5)
 
-    def test_defaults(self):
-        assert Counting().null is None
-        assert not Constant([0.5]).several
 
-    def test_scores_are_a_single_view_of_their_own(self):
-        scores, theta, x = Constant([0.1, 0.7]), torch.zeros(3, 5, 2), torch.zeros(3, 1)
-        (found,) = scores.statistics(lambda view: view.mean(2).numpy(), theta, x)
-        np.testing.assert_allclose(found, np.tile([0.1, 0.7], (3, 1)), rtol=1e-6)
+def test_refits_leave_the_fit_of_the_data_alone(gaussian):
+    """Copies that differ from the data near x_o only: the nulls alone are fitted."""
+    classifier, calibration = Counting(), gaussian().calibration(50)
+    test = assay.lc2st(calibration, classifier, assay.LocalExchange(3, assay.Nearest(0.5)))
+    assert classifier.fitted == [[0]]
+    result = test(gaussian().draws(torch.zeros(2, 2), n=4))
+    assert classifier.fitted == [[0], [1, 2, 3], [1, 2, 3]]
+    np.testing.assert_allclose(result.null_probabilities[0, :, 0], [0.01, 0.02, 0.03])
 
-    def test_joined_scores_come_one_behind_the_other(self):
-        theta, x = torch.zeros(2, 4, 1), torch.zeros(2, 1)
-        joined = Joined(Constant([0.1]), Constant([0.2, 0.3]))(theta, x)
-        torch.testing.assert_close(joined[1, :, 2], torch.tensor([0.1, 0.2, 0.3]))
-        assert joined.shape == (2, 3, 4)
-        behind = Joined(Constant([0.1]), Constant([0.2, 0.3]), skip=1)(theta, x)
-        torch.testing.assert_close(behind[1, :, 2], torch.tensor([0.1, 0.3]))
 
-    def test_refits_leave_the_fit_of_the_data_alone(self, gaussian):
-        """Copies that differ from the data near x_o only: the nulls alone are fitted."""
-        classifier = Counting()
-        calibration = gaussian().calibration(50)
-        test = assay.lc2st(calibration, classifier, assay.LocalExchange(3, assay.Nearest(0.5)))
-        assert classifier.fitted == [[0]]
-        result = test(gaussian().draws(torch.zeros(2, 2), n=4))
-        assert classifier.fitted == [[0], [1, 2, 3], [1, 2, 3]]
-        np.testing.assert_allclose(result.null_probabilities[0, :, 0], [0.01, 0.02, 0.03])
+def test_a_test_uses_the_null_that_a_classifier_prefers(gaussian):
+    own = type("Own", (Counting,), {"null": FreePermutation(7)})()
+    assert assay.lc2st(gaussian().calibration(50), own).null == FreePermutation(7)
+    assert assay.lc2st(gaussian().calibration(50), own, 5).null == FreePermutation(5)
+    assert Ridge().null == Exchange(999)
+    assert MLP().null is Sklearn(LogisticRegression()).null is Counting().null is None
 
-    def test_a_test_uses_the_null_that_a_classifier_prefers(self, gaussian):
-        class Own(Counting):
-            null = FreePermutation(7)
 
-        assert assay.lc2st(gaussian().calibration(50), Own()).null == FreePermutation(7)
-        assert assay.lc2st(gaussian().calibration(50), Own(), 5).null == FreePermutation(5)
-        assert Ridge().null == Exchange(999)
-        assert MLP().null is Sklearn(LogisticRegression()).null is None
-
-    @pytest.mark.parametrize(
-        ("given", "got"), [(MLP, "the class MLP"), (Exchange(9), "Exchange"), ("mlp", "str")]
-    )
-    def test_what_is_no_classifier(self, given, got):
-        with pytest.raises(
-            TypeError, match=rf"classifier: expected .* such as MLP\(\); got {got}"
-        ):
-            as_classifier(given, MLP())
-
-    def test_the_default_and_what_is_one(self):
-        default, own = MLP(), Counting()
-        assert as_classifier(None, default) is default
-        assert as_classifier(own, default) is own
+def test_what_is_a_classifier():
+    default, own = MLP(), Counting()
+    assert as_classifier(None, default) is default
+    assert as_classifier(own, default) is own
+    for kind in (Scores, type("Idle", (Classifier,), {})):
+        with pytest.raises(TypeError, match="abstract"):
+            kind()
+    for given, got in ((MLP, "the class MLP"), (Exchange(9), "Exchange"), ("mlp", "str")):
+        with pytest.raises(TypeError, match=rf"classifier: expected .* MLP\(\); got {got}"):
+            as_classifier(given, default)

@@ -8,29 +8,19 @@ from assay.classifiers.features import Conditional, Joint, Pooled, Whitened, Wit
 from assay.neighbourhood import random_waves
 
 N = 4000
-FRAMES = [Pooled(), Conditional(), Within()]
 SETS = torch.randn(6, 20, 3, generator=torch.Generator().manual_seed(0))
+each_frame = pytest.mark.parametrize("frame", [Pooled(), Conditional(), Within()], ids=repr)
 
 
-def test_whitening_does_not_depend_on_the_order_of_members():
+def test_whitening_does_not_depend_on_the_order_of_members_or_units():
     order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
     white, again = Whitened()(SETS)[:, order], Whitened()(SETS[:, order])
     torch.testing.assert_close(again, white, atol=1e-4, rtol=1e-4)
-
-
-def test_whitening_does_not_depend_on_units():
+    torch.testing.assert_close(
+        white.mT @ white / 20, torch.eye(3).expand(6, 3, 3), atol=1e-3, rtol=0
+    )
     a, b = torch.tensor([1e3, 1e-2, 1.0]), torch.tensor([5.0, -1.0, 0.0])
     torch.testing.assert_close(Whitened()(SETS * a + b), Whitened()(SETS), atol=1e-2, rtol=1e-2)
-
-
-def test_a_parameter_that_does_not_vary():
-    sets = SETS.clone()
-    sets[..., 1] = 0.1
-    white = Whitened()(sets)
-    torch.testing.assert_close(white[..., 1], torch.zeros(6, 20), atol=1e-6, rtol=0)
-    torch.testing.assert_close(
-        white[..., [0, 2]], Whitened()(sets[..., [0, 2]]), atol=1e-4, rtol=1e-4
-    )
 
 
 @pytest.mark.parametrize("offset", [1e4, 1e6, -1e6])
@@ -42,19 +32,13 @@ def test_an_offset_loses_no_digits(offset):
     torch.testing.assert_close(Whitened()(moved), Whitened()(SETS), atol=0.3, rtol=0)
 
 
-def test_a_parameter_that_varies_by_rounding_alone():
-    sets = SETS.clone()
-    some = torch.tensor(0.1)
-    sets[..., 1] = torch.where(sets[..., 1] > 0, some, some.nextafter(torch.tensor(1.0)))
-    assert not Whitened()(sets)[..., 1].any()
-
-
-def test_too_few_draws():
-    """Five parameters: a covariance needs two draws more."""
-    Whitened().check(7, 5)
-    message = "theta_q: expected at least 7 draws of q at each x for 5 parameter"
-    with pytest.raises(ValueError, match=message):
-        Whitened().check(6, 5)
+@pytest.mark.parametrize("towards", [0.1, 1.0])
+def test_a_parameter_that_varies_by_rounding_alone(towards):
+    sets, some = SETS.clone(), torch.tensor(0.1)
+    sets[..., 1] = torch.where(sets[..., 1] > 0, some, some.nextafter(torch.tensor(towards)))
+    white, rest = Whitened()(sets), Whitened()(sets[..., [0, 2]])
+    assert not white[..., 1].any()
+    torch.testing.assert_close(white[..., [0, 2]], rest, atol=1e-4, rtol=1e-4)
 
 
 @pytest.fixture
@@ -62,17 +46,14 @@ def copies(gaussian):
     return Exchange(1).copies(gaussian().calibration(N, k=5), seed=0)
 
 
-def coordinates(frame, members, x, scaling):
-    return frame.coordinates(members, x, scaling, *frame.fit(members, x, scaling))
-
-
-@pytest.mark.parametrize("frame", FRAMES, ids=repr)
-def test_the_order_of_members_changes_nothing_but_the_order(copies, frame):
-    scaling, order = Scaling.fit(copies), torch.tensor([2, 0, 3, 1, 5, 4])
-    u = coordinates(frame, copies.members, copies.x, scaling)
-    again = coordinates(frame, copies.members[:, order], copies.x, scaling)
-    torch.testing.assert_close(u[:, order], again, atol=1e-3, rtol=1e-3)
-    assert u.shape == copies.members.shape
+@each_frame
+def test_members_and_rows_are_on_their_own(copies, frame):
+    feature, order = Joint(8, frame=frame).fit(copies, Scaling.fit(copies)), [2, 0, 3, 1, 5, 4]
+    features = feature(copies.members, copies.x)
+    assert features.shape == (N, 6, 8)
+    some = feature(copies.members[50:60, order], copies.x[50:60])
+    torch.testing.assert_close(features[50:60, order], some, atol=1e-3, rtol=1e-3)
+    u = frame.coordinates(copies.members, copies.x, feature.scaling, *feature.weights)
     assert u.std() == pytest.approx(1, abs=0.2)
 
 
@@ -83,20 +64,12 @@ def test_conditional_takes_mean_and_scale_given_x_away():
     theta = x.sin()[:, None] + 0.1 * x.exp()[:, None] * torch.randn(N, 2, 1, generator=generator)
     copies = Exchange(1).copies(assay.Calibration(theta[:, 0], x, theta[:, 1:]), seed=0)
     scaling = Scaling(torch.zeros(1), torch.ones(1), Scaling.fit(copies).robust)
-    u = coordinates(Conditional(), theta, x, scaling)
+    weights = Conditional().fit(theta, x, scaling)
+    u = Conditional().coordinates(theta, x, scaling, *weights)
     for low in (-2, -1, 0, 1):
         here = u[(x[:, 0] > low) & (x[:, 0] < low + 1)]
         assert here.mean() == pytest.approx(0, abs=0.15)
         assert here.std() == pytest.approx(1, abs=0.15)
-
-
-@pytest.mark.parametrize("frame", FRAMES, ids=repr)
-def test_rows_are_on_their_own(copies, frame):
-    feature = Joint(8, frame=frame).fit(copies, Scaling.fit(copies))
-    features = feature(copies.members, copies.x)
-    assert features.shape == (N, 6, 8)
-    some = feature(copies.members[50:60], copies.x[50:60])
-    torch.testing.assert_close(features[50:60], some, atol=1e-4, rtol=1e-4)
 
 
 def test_joint_features_by_hand(gaussian):
@@ -105,30 +78,28 @@ def test_joint_features_by_hand(gaussian):
     scaling = Scaling(torch.zeros(2), torch.ones(2), Scaling.fit(copies).robust)
     u = torch.tensor([3.0, -2.0]).expand(50, 1, 2)
     features = Joint(4, 2.0).fit(copies, scaling)(u, copies.x)
-    ours, _ = random_waves(4, 2.0, 2, "member", "2.0")
-    theirs, phases = random_waves(4, 1.0, 2, "x", "2.0")
-    expected = (u[:, 0] @ ours + scaling.x(copies.x) @ theirs + phases).cos()
+    of_theta, _ = random_waves(4, 2.0, 2, "member", "2.0")
+    of_x, phases = random_waves(4, 1.0, 2, "x", "2.0")
+    expected = (u[:, 0] @ of_theta + scaling.x(copies.x) @ of_x + phases).cos()
     torch.testing.assert_close(features[:, 0], expected)
 
 
-def test_more_features_than_memory_allows():
-    with pytest.raises(ValueError, match="at most 10000 features in a bank.*got 20000"):
-        Joint(20_000)
-
-
-@pytest.mark.parametrize("settings", [{"n": 0}, {"bandwidth": 0.0}, {"bandwidth": float("nan")}])
-def test_settings_that_mean_nothing(settings):
-    with pytest.raises(ValueError, match=next(iter(settings))):
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n": 0}, "n: expected at least 1"),
+        ({"n": 20_000}, "features: expected at most 10000 features in a bank.*got 20000"),
+        ({"bandwidth": float("nan")}, "bandwidth: expected a finite number above 0"),
+        ({"frame": Pooled}, "frame: expected a frame such as"),
+    ],
+)
+def test_banks_that_mean_nothing(settings, message):
+    with pytest.raises((TypeError, ValueError), match=message):
         Joint(**settings)
-
-
-@pytest.mark.parametrize("frame", [None, Whitened(), Pooled])
-def test_what_is_no_frame(frame):
-    with pytest.raises(TypeError, match="frame: expected a frame such as"):
-        Joint(frame=frame)
 
 
 def test_too_few_draws_to_whiten(gaussian):
     copies = Exchange(1).copies(gaussian().calibration(50), seed=0)
     with pytest.raises(ValueError, match="theta_q: expected at least 4 draws"):
         Joint(frame=Within()).fit(copies, Scaling.fit(copies))
+    Whitened().check(7, 5)

@@ -10,30 +10,33 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import assay
-from assay import Exchange, KnownBase, Sklearn
+from assay import Exchange, KnownBase, Sklearn, lc2st
 
-ESTIMATORS = {
-    "instance": QuadraticDiscriminantAnalysis(),
-    "pipeline": make_pipeline(StandardScaler(), PolynomialFeatures(2), LogisticRegression()),
-}
+QDA = QuadraticDiscriminantAnalysis()
+PIPELINE = make_pipeline(StandardScaler(), PolynomialFeatures(2), LogisticRegression())
+X_O = torch.ones(2)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS.keys())
+@pytest.mark.parametrize("estimator", [QDA, PIPELINE], ids=["instance", "pipeline"])
 def test_rejects_what_is_wrong_and_not_what_is_right(gaussian, estimator):
-    draws = gaussian(width=2.0).draws(torch.ones(2))
-    wrong = assay.lc2st(gaussian(width=2.0).calibration(400), Sklearn(estimator), Exchange(19))
-    right = assay.lc2st(gaussian().calibration(400), Sklearn(estimator), Exchange(19))
-    assert wrong(draws).pvalue == 0.05
-    assert right(gaussian().draws(torch.ones(2))).pvalue > 0.05
+    for width in (2.0, 1.0):
+        posterior = gaussian(width=width)
+        test = lc2st(posterior.calibration(400), Sklearn(estimator), Exchange(19))
+        assert (test(posterior.draws(X_O)).pvalue == 0.05) == (width == 2)
+
+
+def test_in_latent_space(gaussian):
+    test = lc2st(gaussian(width=2.0).latents(400), Sklearn(QDA), KnownBase(19))
+    assert test(assay.Draws(X_O)).pvalue == 0.05
 
 
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
 def test_executors_change_nothing(gaussian, pool):
-    calibration, draws = gaussian(width=1.3).calibration(100), gaussian().draws(torch.ones(2))
+    calibration, draws = gaussian(width=1.3).calibration(100), gaussian().draws(X_O)
     estimator = MLPClassifier((4,), max_iter=2000, tol=1e-2)
-    serial = assay.lc2st(calibration, Sklearn(estimator), Exchange(4))(draws)
+    serial = lc2st(calibration, Sklearn(estimator), Exchange(4))(draws)
     with pool(2) as executor:
-        spread = assay.lc2st(calibration, Sklearn(estimator, executor), Exchange(4))(draws)
+        spread = lc2st(calibration, Sklearn(estimator, executor), Exchange(4))(draws)
     np.testing.assert_array_equal(serial.probabilities, spread.probabilities)
     np.testing.assert_array_equal(serial.null, spread.null)
 
@@ -41,32 +44,17 @@ def test_executors_change_nothing(gaussian, pool):
 def test_probabilities_are_at_even_odds(gaussian):
     """With k draws for each truth, an estimator that knows nothing must still say 1/2."""
     calibration = gaussian().calibration(300, k=4)
-    test = assay.lc2st(calibration, Sklearn(LogisticRegression(C=1e-9)), Exchange(1))
-    np.testing.assert_allclose(test(gaussian().draws(torch.ones(2))).probabilities, 0.5, atol=1e-3)
+    test = lc2st(calibration, Sklearn(LogisticRegression(C=1e-9)), Exchange(1))
+    np.testing.assert_allclose(test(gaussian().draws(X_O)).probabilities, 0.5, atol=1e-3)
 
 
-def test_in_latent_space(gaussian):
-    test = assay.lc2st(
-        gaussian(width=2.0).latents(400), Sklearn(ESTIMATORS["instance"]), KnownBase(19)
-    )
-    assert test(assay.Draws(torch.ones(2))).pvalue == 0.05
-
-
-def test_a_given_random_state_is_kept(gaussian):
-    calibration = gaussian().calibration(50)
-    estimator = make_pipeline(StandardScaler(), MLPClassifier((3,), random_state=7, tol=0.1))
-    test = assay.lc2st(calibration, Sklearn(estimator), Exchange(1))
-    states = {fit.get_params()["mlpclassifier__random_state"] for fit in test.scores.estimators}
-    assert states == {7}
-
-
-def test_a_free_random_state_is_the_same_for_all_copies(gaussian):
-    test = assay.lc2st(
-        gaussian().calibration(50), Sklearn(MLPClassifier((3,), tol=0.1)), Exchange(2)
-    )
-    states = {fit.random_state for fit in test.scores.estimators}
-    assert len(states) == 1
-    assert None not in states
+@pytest.mark.parametrize("state", [7, None])
+def test_a_random_state_is_kept_and_a_free_one_is_the_same_for_all_copies(gaussian, state):
+    network = MLPClassifier((3,), random_state=state, tol=0.1)
+    recipe = Sklearn(make_pipeline(StandardScaler(), network))
+    fits = lc2st(gaussian().calibration(50), recipe, Exchange(2)).scores.estimators
+    (found,) = {fit.get_params()["mlpclassifier__random_state"] for fit in fits}
+    assert found == state or (state is None and found is not None)
 
 
 @pytest.mark.parametrize("estimator", [MLPClassifier, StandardScaler(), "mlp"])
@@ -78,4 +66,4 @@ def test_what_is_no_classifier(estimator):
 def test_class_weights_with_several_draws(gaussian):
     balanced = Sklearn(LogisticRegression(class_weight="balanced"))
     with pytest.raises(ValueError, match="estimator: expected no class weights with 3 draws"):
-        assay.lc2st(gaussian().calibration(50, k=3), balanced, Exchange(1))
+        lc2st(gaussian().calibration(50, k=3), balanced, Exchange(1))

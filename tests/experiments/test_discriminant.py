@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -9,7 +11,6 @@ from sklearn.discriminant_analysis import (
 
 import assay
 from assay import Exchange, FreePermutation, KnownBase, Sklearn, lc2st
-from assay.nulls import GroupShifts, LabelCopies
 from experiments import discriminant
 from experiments.discriminant import LDA, QDA, Bayes
 
@@ -98,10 +99,8 @@ def test_singular_covariances(gaussian, classifier):
     members = torch.randn(12, 2, 30, generator=g)
     members[..., 1] = members[..., 0]
     members[..., 2] = 7.0
-    shifts = GroupShifts.random(torch.zeros(12).long(), 2, 1, 0)
-    copies = LabelCopies(
-        x=torch.empty(12, 0), which=range(1), base=None, size=2, members=members, labelling=shifts
-    )
+    calibration = assay.Calibration(members[:, 0], torch.zeros(12, 1), members[:, 1:])
+    copies = replace(Exchange(1).copies(calibration, 0)[:1], x=torch.empty(12, 0))
     found = classifier.fit(copies, 0)(members, copies.x)
     assert ((found >= 0) & (found <= 1)).all()
     with pytest.raises(ValueError, match="shrinkage: expected one that makes all"):

@@ -1,7 +1,4 @@
-"""What a classifier and its scores are: the contract between nulls, classifiers and tests.
-
-A classifier of one's own implements ``fit``; everything else has a default.
-"""
+"""What a classifier and its scores are: the contract between nulls, classifiers and tests."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,6 +13,8 @@ from .._support.inputs import check_kind
 from ..neighbourhood import RobustScale
 from ..nulls import Copies, GlobalNull
 
+# Members beyond this many scales are moved to it, so that one wild latent cannot end training.
+FARTHEST = 10.0
 # Statistics (o, H + 1) of scores (o, H + 1, s).
 Statistics = Callable[[Tensor], np.ndarray]
 
@@ -31,45 +30,31 @@ class Scores(ABC):
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and features of x (o, d)."""
 
     def statistics(self, statistic: Statistics, theta: Tensor, x: Tensor) -> list[np.ndarray]:
-        """Statistics (o, H + 1) of every view.
-
-        A view may go beyond 0 and 1, as least squares do: a statistic gets it as it is, since far
-        beyond is further evidence.
-        """
+        """Statistics (o, H + 1) of every view, which may go beyond 0 and 1 as least squares do."""
         return [statistic(self(theta, x))]
 
 
 class Classifier(ABC):
-    """A recipe that turns copies into scores.
+    """A recipe that turns copies into scores; all but ``fit`` has a default.
 
     It must be a deterministic function of a copy and the seed, the same for every copy;
     preprocessing may depend on members and x, but not on labels.
 
     Example:
-        A classifier of one's own, least squares on products of one theta and one x:
+        A classifier of one's own, by the correlation of one theta and one x:
 
-        >>> def features(theta, x):
-        ...     return torch.cat([torch.ones_like(x), theta, x, theta * x], -1)
-        >>> class Products(Classifier):
+        >>> class Correlation(Classifier):
         ...     def fit(self, copies, seed):
         ...         tables = [copies.rows(h) for h in range(len(copies))]
-        ...         return Fitted(torch.stack([self.solve(*table) for table in tables]))
-        ...
-        ...     def solve(self, theta, x, labels):
-        ...         return torch.linalg.lstsq(features(theta, x), labels.float()).solution
-        >>> class Fitted(Scores):
-        ...     def __init__(self, weights):
-        ...         self.weights = weights  # (H + 1, 4)
-        ...
+        ...         return Line([((t * x)[y].mean() - (t * x)[~y].mean()) for t, x, y in tables])
+        >>> class Line(Scores):
+        ...     def __init__(self, slopes):
+        ...         self.slopes = torch.stack(slopes)[:, None]  # (H + 1, 1)
         ...     def __call__(self, theta, x):
-        ...         x = x[:, None].expand(*theta.shape[:2], -1)
-        ...         scores = torch.einsum("osi,hi->ohs", features(theta, x), self.weights)
-        ...         return scores.clamp(0, 1)
+        ...         return (self.slopes * (theta * x[:, None]).mT).sigmoid()
         >>> theta, noise, z = torch.randn(3, 300, 1, generator=torch.Generator().manual_seed(0))
-        >>> calibration = assay.Calibration(theta, theta + noise, z)
-        >>> test = assay.lc2st(calibration, Products(), null=99)
-        >>> result = test(assay.Draws([2.0], z))
-        >>> bool(result.pvalue <= 0.05)  # the prior is no posterior
+        >>> test = assay.lc2st(assay.Calibration(theta, theta + noise, z), Correlation(), null=99)
+        >>> bool(test(assay.Draws([2.0], z)).pvalue <= 0.05)  # the prior is no posterior
         True
     """
 
@@ -105,10 +90,6 @@ class Joined(Scores):
         return torch.cat([self.first(theta, x), self.second(theta, x)[:, self.skip :]], 1)
 
 
-# Members beyond this many scales are moved to it, so that one wild latent cannot end training.
-FARTHEST = 10.0
-
-
 @dataclass(frozen=True, eq=False)
 class Scaling:
     """Location and scale of members, each (m,), and the scale of features of x."""
@@ -123,11 +104,6 @@ class Scaling:
         x = copies.x
         # Without x, as in a test of two samples, there are no quartiles to find.
         return cls(*copies.scaling, RobustScale.fit(x) if x.shape[1] else RobustScale(x[0], x[0]))
-
-    @property
-    def width(self) -> int:
-        """The number of inputs, m + d."""
-        return len(self.location) + len(self.robust.median)
 
     def theta(self, theta: Tensor) -> Tensor:
         """Members (..., m) on the common scale, in single precision."""

@@ -1,13 +1,11 @@
 r"""Banks of features for :class:`assay.Ridge`: waves of a member's coordinates and of x.
 
-A **frame** gives coordinates in which members of all sets can be compared: standardised over the
-pool (:class:`Pooled`), standardised given x (:class:`Conditional`), or whitened within their set
-(:class:`Within`). A **bank** (:class:`Joint`) makes features of these coordinates and x. Both are
-fitted to members and x, and never look at labels, so that members stay exchangeable if q is right.
+A frame gives coordinates in which members of all sets can be compared, a bank (:class:`Joint`)
+makes features of these and of x. Both are fitted to members and x, and never look at labels, so
+that members stay exchangeable if q is right.
 """
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,8 +23,8 @@ PENALTY = 1e-3  # of regressions on x, relative to the mean square of their feat
 MOST_SETS = 20_000  # that a frame is fitted to; more would not change it
 
 
-class Frame(ABC):
-    """Coordinates in which members of all sets can be compared."""
+class Frame:
+    """Coordinates in which members of all sets can be compared; by default those of the pool."""
 
     # Whether coordinates mean the same for the many draws at x_o as for the sets.
     comparable: ClassVar[bool] = True
@@ -35,30 +33,23 @@ class Frame(ABC):
         """Weights, fitted to members (n, r, m) and features of observations (n, d)."""
         return ()
 
-    @abstractmethod
     def coordinates(self, theta: Tensor, x: Tensor, scaling: Scaling, *weights: Tensor) -> Tensor:
         """Coordinates (b, r, m) of members (b, r, m) and features of observations (b, d)."""
+        return scaling.theta(theta)
 
 
 @dataclass(frozen=True)
 class Pooled(Frame):
     """Members are standardised by mean and deviation of the whole pool."""
 
-    def coordinates(self, theta: Tensor, x: Tensor, scaling: Scaling, *weights: Tensor) -> Tensor:
-        """Coordinates (b, r, m) of members (b, r, m)."""
-        return scaling.theta(theta)
-
 
 @dataclass(frozen=True)
 class Conditional(Frame):
-    r"""Members are standardised by mean and scale given x.
+    """Members are standardised by mean and scale given x.
 
-    Both are ridge regressions on features of x over all members: of theta first, and then of the
-    logarithm of the residuals. Where a posterior is narrow and moves with x, features of moderate
-    frequency then depend on its shape.
-
-    Args:
-        n: The number of random Fourier features of x, beside x itself.
+    Both are ridge regressions on x and n random Fourier features of it, over all members: of theta
+    first, and then of the logarithm of the residuals. Where a posterior is narrow and moves with
+    x, features of moderate frequency then depend on its shape.
     """
 
     n: int = 256
@@ -68,15 +59,13 @@ class Conditional(Frame):
 
     def fit(self, theta: Tensor, x: Tensor, scaling: Scaling) -> tuple[Tensor, ...]:
         """Weights (p, m) of means and of log-scales given x, and what scale is left over (m,)."""
-        members = scaling.theta(theta)
-        design = self._design(scaling.x(x)).double()
+        members, design = scaling.theta(theta), self._design(scaling.x(x)).double()
         gram = design.mT @ design / len(design)
         gram.diagonal().add_(PENALTY * gram.diagonal().mean())
 
         def regress(targets: Tensor) -> Tensor:
             sums = design.mT @ targets.double() / len(design)
-            weights: Tensor = torch.linalg.solve(gram, sums).float()
-            return weights
+            return torch.linalg.solve(gram, sums).float()
 
         means = regress(members.mean(1))
         residuals = members - (design.float() @ means)[:, None]
@@ -92,23 +81,18 @@ class Conditional(Frame):
         unit = unit * (design @ scales).exp()[:, None]
         return (residuals / unit).clamp(-FARTHEST, FARTHEST)
 
-    def _design(self, x: Tensor) -> Tensor:
-        """One, x and random Fourier features of it, with shape (b, 1 + d + n)."""
+    def _design(self, x: Tensor) -> Tensor:  # (b, 1 + d + n)
         frequencies, phases = random_waves(self.n, 1.0, x.shape[1], "frame")
         cosines = (x @ frequencies.to(x) + phases.to(x)).cos()
         return torch.cat([x.new_ones(len(x), 1), x, math.sqrt(2 / self.n) * cosines], 1)
 
 
 @dataclass(frozen=True)
-class Whitened:
-    """Each set is whitened by its own pooled mean and covariance.
+class Within(Frame):
+    """Members are whitened by the mean and covariance of their set, which needs m + 2 draws."""
 
-    Example:
-        >>> sets = torch.randn(5, 40, 3, generator=torch.Generator().manual_seed(0))
-        >>> white = Whitened()(sets * torch.tensor([1.0, 10.0, 100.0]) + 7)
-        >>> torch.allclose(white.mT @ white / 40, torch.eye(3), atol=1e-3)
-        True
-    """
+    # Those of a true parameter among few draws are never far out.
+    comparable: ClassVar[bool] = False
 
     def check(self, k: int, m: int) -> None:
         """Refuses too few draws of m parameters for a regular covariance."""
@@ -118,42 +102,35 @@ class Whitened:
                 f"got {k}. With 32 a local test has nearly all the power there is."
             )
 
-    def __call__(self, members: Tensor) -> Tensor:
-        """Coordinates (n, r, m) of members (n, r, m)."""
-        # By the largest first: squares of tiny or huge units would leave the range of numbers.
-        offset = members.amin(1, keepdim=True) / 2 + members.amax(1, keepdim=True) / 2
-        centred = members - offset
-        largest = centred.abs().amax(1, keepdim=True)
-        centred = centred / torch.where(largest > 0, largest, torch.ones_like(largest))
-        centred = centred - centred.mean(1, keepdim=True)
-        scale = centred.square().mean(1, keepdim=True).sqrt()
-        # A parameter that does not vary in a set beyond rounding stays at zero there.
-        constant = scale * largest <= torch.finfo(members.dtype).eps * offset.abs()
-        scale = torch.where(constant, torch.ones_like(scale), scale)
-        centred = torch.where(constant, 0, centred / scale)
-        covariance = centred.mT @ centred / members.shape[1]
-        # A little more than the identity's rounding error, for draws on a line.
-        jitter = 1e-4 * cpu.eye(members.shape[2]).to(members)
-        factor = torch.linalg.cholesky(covariance + jitter)
-        white: Tensor = torch.linalg.solve_triangular(factor, centred.mT, upper=False)
-        return white.mT
-
-
-@dataclass(frozen=True)
-class Within(Frame):
-    """Members are whitened within their set, which needs m + 2 draws at each x."""
-
-    # Those of a true parameter among few draws are never far out.
-    comparable: ClassVar[bool] = False
-
     def fit(self, theta: Tensor, x: Tensor, scaling: Scaling) -> tuple[Tensor, ...]:
         """Refuses sets that are too small; there are no weights."""
-        Whitened().check(theta.shape[1] - 1, theta.shape[2])
+        self.check(theta.shape[1] - 1, theta.shape[2])
         return ()
 
     def coordinates(self, theta: Tensor, x: Tensor, scaling: Scaling, *weights: Tensor) -> Tensor:
         """Coordinates (b, r, m) of members (b, r, m)."""
-        return Whitened()(theta).float().clamp(-FARTHEST, FARTHEST)
+        return self(theta).float().clamp(-FARTHEST, FARTHEST)
+
+    def __call__(self, members: Tensor) -> Tensor:
+        """White members (n, r, m) of sets (n, r, m)."""
+        # By the largest first: squares in tiny or huge units would leave the range of numbers.
+        offset = members.amin(1, keepdim=True) / 2 + members.amax(1, keepdim=True) / 2
+        centred = members - offset
+        largest = centred.abs().amax(1, keepdim=True)
+        centred = centred / largest.where(largest > 0, 1)
+        centred = centred - centred.mean(1, keepdim=True)
+        scale = centred.square().mean(1, keepdim=True).sqrt()
+        # A parameter that does not vary in a set beyond rounding stays at zero there.
+        varies = scale * largest > torch.finfo(members.dtype).eps * offset.abs()
+        centred = (centred / scale).where(varies, 0)
+        covariance = centred.mT @ centred / members.shape[1]
+        # A little more than the identity's rounding error, for draws on a line.
+        jitter = 1e-4 * cpu.eye(members.shape[2]).to(members)
+        factor = torch.linalg.cholesky(covariance + jitter)
+        return torch.linalg.solve_triangular(factor, centred.mT, upper=False).mT
+
+
+Whitened = Within  # where sets are whitened outside of a bank
 
 
 @dataclass(frozen=True)
@@ -184,7 +161,7 @@ class Joint:
             )
 
     def fit(self, copies: Copies, scaling: Scaling) -> "JointFeature":
-        """The features, with a frame fitted to some members of all copies."""
+        """The features, with the frame fitted to some members."""
         x = copies.x
         rows = torch.arange(0, len(x), 1 + len(x) // MOST_SETS, device=x.device)
         members = copies[:1].batch(rows, 0)[0][0]
@@ -202,10 +179,9 @@ class JointFeature:
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Features (b, r, p) of members (b, r, m) and observations (b, d)."""
         # Banks of other bandwidths get other directions.
-        n, key = self.bank.n, str(self.bank.bandwidth)
+        n, width = self.bank.n, self.bank.bandwidth
         u = self.bank.frame.coordinates(theta, x, self.scaling, *self.weights)
-        scaled = self.scaling.x(x)
-        ours, _ = random_waves(n, self.bank.bandwidth, u.shape[-1], "member", key)
-        theirs, phases = random_waves(n, 1.0, x.shape[1], "x", key)
-        shift = scaled @ theirs.to(scaled) + phases.to(scaled)
-        return (u @ ours.to(u)).add_(shift[:, None]).cos_()
+        of_theta, _ = random_waves(n, width, u.shape[-1], "member", str(width))
+        of_x, phases = random_waves(n, 1.0, x.shape[1], "x", str(width))
+        shift = self.scaling.x(x) @ of_x.to(u) + phases.to(u)
+        return (u @ of_theta.to(u)).add_(shift[:, None]).cos_()

@@ -1,16 +1,15 @@
-r"""H + 1 small networks, trained together as one stack of weights.
+"""H + 1 small networks, trained together as one stack of weights.
 
 All copies see the same inputs in the same order from the same initial weights, so a layer of all
-networks is one batched product (``baddbmm``) and a statistic is one deterministic function of the
-labels. The stack is worked off in chunks of copies that fit into the processor's cache; how it is
-cut changes nothing, bit for bit on a CPU.
-
-The loss is the binary cross-entropy with both classes weighted equally, over batches of whole
-sets. There is no early stopping: networks are regularised by decoupled weight decay instead.
+networks is one batched product and a statistic is one deterministic function of the labels. How
+the stack is cut into chunks changes nothing, bit for bit on a CPU. The loss is the binary
+cross-entropy with both classes weighted equally, over batches of whole sets, without early
+stopping: networks are regularised by decoupled weight decay instead.
 """
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -37,7 +36,7 @@ BLOCK, GPU_BLOCK = 8, 64  # batches whose inputs are made at a time, and those t
 
 @dataclass(frozen=True)
 class MLP(Classifier):
-    r"""Multilayer perceptrons with rectified linear units, all copies in one stack.
+    """Multilayer perceptrons with rectified linear units, all copies in one stack.
 
     Args:
         hidden: Widths of the hidden layers.
@@ -47,10 +46,6 @@ class MLP(Classifier):
         decay: Decoupled weight decay.
         members: Networks in an ensemble, whose probabilities are averaged.
         chunk: Copies that are trained at a time; chosen by memory if None. Changes nothing else.
-
-    Example:
-        >>> MLP(epochs=5).hidden
-        (64, 64)
     """
 
     hidden: tuple[int, ...] = (64, 64)
@@ -81,26 +76,91 @@ class MLP(Classifier):
     def fit(self, copies: Copies, seed: int) -> "Networks":
         """Trains all copies; the seed names the streams of initial weights and batch order."""
         scaling = Scaling.fit(copies)
-        widths = self._widths(scaling)
+        # Beyond a few workers they would wait for Python; others help them with each product.
+        threads = 1 if copies.x.is_cuda else torch.get_num_threads()
+        workers = min(threads, WORKERS)
+        size = self.chunk or self._chunk_size(copies, scaling, workers)
         seeds = [seed_of(stream(seed, "member", j)) for j in range(self.members)]
         total = len(copies) * self.members * self.epochs
         with progress(desc="training", total=total, unit="epoch") as bar:
-            chunks = _train_chunks(self, copies, scaling, seeds, bar)
-        weights = torch.cat(chunks).reshape(self.members, len(copies), -1)
+            while True:
+                starts = range(0, len(copies), size)
+                jobs = [(copies[i : i + size], seed) for seed in seeds for i in starts]
+                try:
+                    with spread_over(workers, threads // workers) as apply:
+                        parts = list(apply(lambda job: self._train(scaling, bar, *job), jobs))
+                    break
+                except torch.cuda.OutOfMemoryError:
+                    if size == 1:
+                        raise
+                    size = -(-size // 4)
+                    torch.cuda.empty_cache()
+                    again = f"training starts again with {size} copies at a time."
+                    warnings.warn(f"the GPU ran out of memory: {again}", stacklevel=2)
+        weights = torch.cat(parts).reshape(self.members, len(copies), -1)
         if not weights.isfinite().all():
             raise ValueError(
                 f"rate: expected one at which training converges; got {self.rate}, at which "
                 "weights became infinite. Lower it, or look for outliers in theta and x."
             )
-        return Networks(weights, widths, scaling)
+        return Networks(weights, self._widths(scaling), scaling)
 
-    def _sets(self, n: int) -> int:
-        """Sets in a batch: few data need small batches to be trained at all."""
-        return min(self.batch, n, max(16, n // 8))
+    def _widths(self, scaling: Scaling, grid: int = GRID) -> tuple[int, ...]:
+        inputs = len(scaling.location) + len(scaling.robust.median)
+        return (*(-(-width // grid) * grid for width in (inputs, *self.hidden)), 1)
 
-    def _widths(self, scaling: Scaling) -> tuple[int, ...]:
-        """Widths of all layers, padded to the grid."""
-        return (*(-(-w // GRID) * GRID for w in (scaling.width, *self.hidden)), 1)
+    def _sets(self, copies: Copies) -> int:
+        # Sets in a batch: few data need small batches to be trained at all.
+        return min(self.batch, len(copies.x), max(16, len(copies.x) // 8))
+
+    def _chunk_size(self, copies: Copies, scaling: Scaling, workers: int) -> int:
+        """How many copies fit into the cache, or into a share of a GPU's memory."""
+        rows, widths, room = self._sets(copies) * copies.size, self._widths(scaling), CPU_BYTES
+        if copies.x.is_cuda:
+            room = min(GPU_BYTES, torch.cuda.mem_get_info()[0] // 4)
+        each = 4 * (rows * (sum(widths) + max(widths[1:])) + 4 * sum(_sizes(widths)))
+        rounds = -(-len(copies) // (workers * max(4, room // each)))
+        return -(-len(copies) // (workers * rounds))
+
+    def _train(self, scaling: Scaling, bar: Any, copies: Copies, seed: int) -> Tensor:
+        """Trains one member of a chunk of copies; returns its weights (c, p)."""
+        x, widths, sets = scaling.x(copies.x), self._widths(scaling), self._sets(copies)
+        batches = len(x) // sets
+        initial = _initial(self._widths(scaling, 1), widths, seed).to(x.device)
+        make_stack = _ReplayedStack if x.is_cuda else _Stack
+        stack = make_stack(initial, widths, len(copies), sets * copies.size)
+        schedule = self._schedule(self.epochs * batches)
+        # Both classes weigh the same in each batch.
+        share = 0.5 * (1 + copies.odds) / stack.rows
+        class1, class0 = x.new_tensor([share, share / copies.odds])
+        # On a GPU, blocks that are about equally long.
+        size = -(-batches // -(-batches // GPU_BLOCK)) if x.is_cuda else BLOCK
+        for epoch in range(self.epochs):
+            order = cpu.randperm(len(x), generator=stream(seed, "order", epoch)).to(x.device)
+            for block in order[: batches * sets].split(size * sets):
+                members, labels = copies.batch(block, epoch)  # (c, b, r, m) and (c, b, r)
+                context = x[block][:, None].expand(*members.shape[:3], -1)
+                inputs = _inputs(scaling.theta(members), context, widths[0]).flatten(1, 2)
+                labels, steps = labels.flatten(1), len(block) // sets
+                weights = torch.where(labels, class1, class0)
+                stack.train(inputs, labels.to(inputs), weights, schedule[:steps])
+                schedule = schedule[steps:]
+            bar.update(len(copies))
+        tensors = [tensor.flatten(1) for layer in stack.layers for tensor in layer]
+        return torch.cat(tensors, 1)[: len(copies)].clone()
+
+    def _schedule(self, steps: int) -> Tensor:
+        """What is kept of weights, the rate, and the scale of gradients, with shape (steps, 3).
+
+        One cycle of rates: a fifth of the steps up to the peak, the rest down to zero.
+        """
+        peak = max(1, round(0.2 * steps))
+        down = steps - peak
+        cycle = [0.04 + 0.48 * (1 - math.cos(math.pi * i / peak)) for i in range(peak)]
+        cycle += [0.5 * (1 + math.cos(math.pi * i / down)) for i in range(down)]
+        rate = enumerate((self.rate * share for share in cycle), 1)
+        rows = [(1 - r * self.decay, r / (1 - FIRST**t), (1 - SECOND**t) ** -0.5) for t, r in rate]
+        return cpu.tensor(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,212 +178,91 @@ class Networks(Scores):
 
     def at_rows(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (H + 1, s) at rows of theta (s, m) and x (s, d)."""
-        inputs = _inputs(self.scaling.theta(theta), self.scaling.x(x), self.widths[0])[None]
-        size = max(FEWEST_COPIES, CPU_BYTES // (4 * inputs.shape[1] * max(self.widths)))
+        inputs = _inputs(self.scaling.theta(theta), self.scaling.x(x), self.widths[0])
+        each = 4 * len(inputs) * max(self.widths) * len(self.weights)
         means = []
-        for part in self.weights.split(size, 1):
-            logits = torch.stack([_logits(member, self.widths, inputs) for member in part])
-            means.append(_sigmoid(logits).mean(0))  # over the networks of an ensemble
+        for part in self.weights.split(max(FEWEST_COPIES, CPU_BYTES // each), 1):
+            weights = part.flatten(0, 1)  # (members c, p)
+            weights = weights.expand(max(len(weights), FEWEST_COPIES), -1)
+            layers = _layers(_flat(weights, self.widths), self.widths)
+            logits = _logits(layers, inputs.expand(len(weights), -1, -1), [None] * len(layers))
+            logits = logits[: part.shape[:2].numel()].unflatten(0, part.shape[:2])
+            means.append(_sigmoid(logits).mean(0))
         return torch.cat(means)
 
 
-def _train_chunks(
-    recipe: MLP, copies: Copies, scaling: Scaling, seeds: list[int], bar: Any
-) -> list[Tensor]:
-    """Weights (c, p) of chunks of copies, one member after the other."""
-    threads = 1 if copies.x.device.type == "cuda" else torch.get_num_threads()
-    # Beyond a few workers they would wait for Python; others help them with each product.
-    workers = min(threads, WORKERS)
-    widths, sets = recipe._widths(scaling), recipe._sets(len(copies.x))
-    size = recipe.chunk or _chunk_size(copies, sets, widths, workers)
-    while True:
-        chunks = [copies[i : i + size] for i in range(0, len(copies), size)]
-        jobs = [(chunk, seed) for seed in seeds for chunk in chunks]
-        try:
-            with spread_over(workers, threads // workers) as apply:
-                return list(apply(lambda job: _train(recipe, job[0], scaling, job[1], bar), jobs))
-        except torch.cuda.OutOfMemoryError:
-            if size == 1:
-                raise
-            size = -(-size // 4)
-            torch.cuda.empty_cache()
-            warnings.warn(
-                f"the GPU ran out of memory: training starts again with {size} copies at a time.",
-                stacklevel=2,
-            )
-
-
-def _train(recipe: MLP, copies: Copies, scaling: Scaling, seed: int, bar: Any) -> Tensor:
-    """Trains one member of a chunk of copies; returns its weights (c, p)."""
-    x, widths = scaling.x(copies.x), recipe._widths(scaling)
-    sets = recipe._sets(len(x))
-    batches = len(x) // sets
-    initial = _initial((scaling.width, *recipe.hidden, 1), widths, seed).to(x.device)
-    stack = _Stack(initial, widths, len(copies), sets * copies.size)
-    descent = (_Replayed if x.is_cuda else _Descent)(stack)
-    scales = _scales(recipe, recipe.epochs * batches)
-    # Both classes weigh the same in each batch.
-    share = 0.5 * (1 + copies.odds) / stack.rows
-    class1, class0 = x.new_tensor([share, share / copies.odds])
-    # On a GPU, blocks that are about equally long.
-    size = -(-batches // -(-batches // GPU_BLOCK)) if x.is_cuda else BLOCK
-    done = 0
-    for epoch in range(recipe.epochs):
-        order = cpu.randperm(len(x), generator=stream(seed, "order", epoch)).to(x.device)
-        for block in order[: batches * sets].split(size * sets):
-            members, labels = copies.batch(block, epoch)
-            context = x[block][:, None].expand(*members.shape[:3], -1)
-            inputs = _inputs(scaling.theta(members), context, widths[0]).flatten(1, 2)
-            labels, steps = labels.flatten(1), len(block) // sets
-            weights = torch.where(labels, class1, class0)
-            descent(inputs, labels.to(inputs), weights, scales[done : done + steps])
-            done += steps
-        bar.update(len(copies))
-    return stack.weights[: len(copies)].clone()
-
-
-class _Descent:
-    """Steps of AdamW (Loshchilov and Hutter 2019) over blocks of batches.
-
-    Written out here, since :class:`torch.optim.AdamW` loads torch's compiler, for seconds.
-    """
-
-    def __init__(self, stack: "_Stack") -> None:
-        self.stack = stack
-        self.first, self.second = torch.zeros_like(stack.flat), torch.zeros_like(stack.flat)
-        self.scratch = torch.empty_like(stack.flat)
-
-    def __call__(self, inputs: Tensor, labels: Tensor, weights: Tensor, scales: Tensor) -> None:
-        """Takes a step for each of the scales (t, 3), with a part of the rows each."""
-        parts = (part.split(self.stack.rows, 1) for part in (inputs, labels, weights))
-        for *batch, (kept, rate, root) in zip(*parts, scales, strict=True):
-            self.stack.descend(*batch)
-            gradient = self.stack.gradient
-            self.first.lerp_(gradient, 1 - FIRST)
-            self.second.mul_(SECOND).addcmul_(gradient, gradient, value=1 - SECOND)
-            torch.sqrt(self.second, out=self.scratch).mul_(root).add_(1e-8)
-            torch.div(self.first, self.scratch, out=self.scratch).mul_(rate)
-            self.stack.flat.mul_(kept).sub_(self.scratch)
-
-
-class _Replayed(_Descent):
-    """The same on a GPU, where a block is recorded once and then replayed: launches cost most."""
-
-    def __init__(self, stack: "_Stack") -> None:
-        super().__init__(stack)
-        self.begun = False
-        self.held: tuple[Tensor, ...] = ()
-        self.graph: Any = None
-
-    def __call__(self, inputs: Tensor, labels: Tensor, weights: Tensor, scales: Tensor) -> None:
-        """Takes a step for each of the scales (t, 3), with a part of the rows each."""
-        given = inputs, labels, weights, scales.to(inputs.device)
-        if self.graph is None and self.begun:
-            self._record(*given)
-        # The first block allocates what the recording needs; the last of a pass is shorter.
-        self.begun = True
-        if [part.shape for part in given] != [part.shape for part in self.held]:
-            super().__call__(*given)
-            return
-        for held, part in zip(self.held, given, strict=True):
-            held.copy_(part)
-        self.graph.replay()
-
-    def _record(self, *given: Tensor) -> None:
-        inputs, labels, weights, scales = self.held = tuple(part.clone() for part in given)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            super().__call__(inputs, labels, weights, scales)
-
-
-def _scales(recipe: MLP, steps: int) -> Tensor:
-    """What is kept of weights, the rate, and the scale of gradients, with shape (steps, 3)."""
-    table = [
-        (1 - r * recipe.decay, r / (1 - FIRST**t), (1 - SECOND**t) ** -0.5)
-        for t, r in enumerate((recipe.rate * rate for rate in _cycle(steps)), 1)
-    ]
-    return cpu.tensor(table)
-
-
-def _cycle(steps: int) -> list[float]:
-    """One cycle of learning rates: a fifth of the steps up to one, the rest down to zero."""
-    peak = max(1, round(0.2 * steps))
-    up = [0.04 + 0.48 * (1 - math.cos(math.pi * i / peak)) for i in range(peak)]
-    down = steps - peak
-    return up + [0.5 * (1 + math.cos(math.pi * i / down)) for i in range(down)]
-
-
 class _Stack:
-    """Networks of one shape and their gradients, in buffers that are made once.
+    """Networks of one shape, their gradients and the means of AdamW, in buffers made once.
 
     Gradients are written out by hand: at this size the tape of autograd, which allocates every
-    intermediate anew, costs more than the products.
+    intermediate anew, costs more than the products. So is AdamW (Loshchilov and Hutter 2019), as
+    :class:`torch.optim.AdamW` loads torch's compiler, for seconds.
     """
 
     def __init__(self, initial: Tensor, widths: tuple[int, ...], copies: int, rows: int) -> None:
-        copies = max(copies, FEWEST_COPIES)
-        tensors = _tensors(initial.expand(copies, -1), widths)
-        # All weights in one tensor, layer after layer, so that each is contiguous.
-        self.flat = torch.cat([tensor.flatten() for tensor in tensors])
-        self.gradient = torch.empty_like(self.flat)
-        sizes, shapes = [t.numel() for t in tensors], [t.shape for t in tensors]
-        self.layers, self.gradients = (
-            _pairs([part.view(s) for part, s in zip(flat.split(sizes), shapes, strict=True)])
-            for flat in (self.flat, self.gradient)
-        )
-        self.rows = rows
+        copies, self.rows = max(copies, FEWEST_COPIES), rows
+        self.flat = _flat(initial.expand(copies, -1), widths)
+        self.gradient, self.step = torch.empty_like(self.flat), torch.empty_like(self.flat)
+        self.first, self.second = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
+        self.layers, self.gradients = (_layers(t, widths) for t in (self.flat, self.gradient))
         self.hidden = [initial.new_empty(copies, rows, width) for width in widths[1:-1]]
-        self.scratch = initial.new_empty(copies * rows * max(widths[1:-1]))
+        scratch = initial.new_empty(copies * rows * max(widths[1:-1]))
+        self.scratch = [scratch[: h.numel()].view_as(h) for h in self.hidden]
 
-    @property
-    def weights(self) -> Tensor:
-        """The weights (c, p) of all copies."""
-        return torch.cat([tensor.flatten(1) for layer in self.layers for tensor in layer], 1)
+    def train(self, inputs: Tensor, labels: Tensor, weights: Tensor, schedule: Tensor) -> None:
+        """Takes a step for each row of the schedule (t, 3), with so many rows (c, b, ...) each.
 
-    def descend(self, inputs: Tensor, labels: Tensor, weights: Tensor) -> None:
-        """Writes the gradient of the loss of one batch.
-
-        It takes inputs (c, b, in), labels (c, b), one for class 1 and zero for q, and weights of
-        the rows in the loss (c, b); with 1 in place of c where they are shared.
+        Labels are one for class 1, weights those of the rows in the loss; c is 1 if all copies
+        share them.
         """
-        h = inputs = inputs.expand(len(self.hidden[0]), -1, -1)
-        for (weight, bias), out in zip(self.layers[:-1], self.hidden, strict=True):
-            h = torch.baddbmm(bias, h, weight, out=out).relu_()
-        logits = _output(h, *self.layers[-1], self._like(h))
-        self._backward(inputs, _sigmoid(logits).sub_(labels).mul_(weights))
+        parts = (part.split(self.rows, 1) for part in (inputs, labels, weights))
+        for x, y, w, (kept, rate, root) in zip(*parts, schedule, strict=True):
+            self._compute_gradient(x.expand(len(self.hidden[0]), -1, -1), y, w)
+            self.first.lerp_(self.gradient, 1 - FIRST)
+            self.second.mul_(SECOND).addcmul_(self.gradient, self.gradient, value=1 - SECOND)
+            torch.sqrt(self.second, out=self.step).mul_(root).add_(1e-8)
+            torch.div(self.first, self.step, out=self.step).mul_(rate)
+            self.flat.mul_(kept).sub_(self.step)
 
-    def _backward(self, inputs: Tensor, slope: Tensor) -> None:
-        """Writes the gradient, given the slope (c, b) of the loss in the logits.
-
-        A hidden layer's buffer takes the slope in its inputs once its values are used up.
-        """
+    def _compute_gradient(self, inputs: Tensor, labels: Tensor, weights: Tensor) -> None:
         top, (weight, bias) = self.hidden[-1], self.gradients[-1]
-        product = torch.mul(top, slope[..., None], out=self._like(top))
-        torch.sum(product, 1, out=weight[..., 0])
+        logits = _logits(self.layers, inputs, [*self.hidden, self.scratch[-1]])
+        slope = _sigmoid(logits).sub_(labels).mul_(weights)  # of the loss in the logits, (c, b)
+        torch.sum(torch.mul(top, slope[..., None], out=self.scratch[-1]), 1, out=weight[..., 0])
         torch.sum(slope, 1, keepdim=True, out=bias[..., 0])
-        above = torch.mul(slope[..., None], self.layers[-1][0].mT, out=product)
+        above = torch.mul(slope[..., None], self.layers[-1][0].mT, out=self.scratch[-1])
         for i in reversed(range(len(self.hidden))):
+            # A layer's buffer takes the slope in its inputs once its values are used up.
             here, (weight, bias) = self.hidden[i], self.gradients[i]
             g = torch.ops.aten.threshold_backward.grad_input(above, here, 0, grad_input=here)
             torch.bmm((self.hidden[i - 1] if i else inputs).mT, g, out=weight)
             torch.sum(g, 1, keepdim=True, out=bias)
             if i:
-                above = torch.bmm(g, self.layers[i][0].mT, out=self._like(self.hidden[i - 1]))
-
-    def _like(self, hidden: Tensor) -> Tensor:
-        return self.scratch[: hidden.numel()].view_as(hidden)
+                above = torch.bmm(g, self.layers[i][0].mT, out=self.scratch[i - 1])
 
 
-def _chunk_size(copies: Copies, sets: int, widths: tuple[int, ...], workers: int) -> int:
-    """How many copies fit into the cache, or into a share of a GPU's memory."""
-    rows = sets * copies.size
-    weights = sum((fan_in + 1) * fan_out for fan_in, fan_out in pairwise(widths))
-    each = 4 * (rows * (sum(widths) + max(widths[1:])) + 4 * weights)
-    cuda = copies.x.device.type == "cuda"
-    room = min(GPU_BYTES, torch.cuda.mem_get_info()[0] // 4) if cuda else CPU_BYTES
-    most = max(4, room // each)
-    rounds = -(-len(copies) // (workers * most))
-    return -(-len(copies) // (workers * rounds))
+class _ReplayedStack(_Stack):
+    """The same on a GPU, where a block is recorded once and then replayed: launches cost most."""
+
+    begun = False
+    held: tuple[Tensor, ...] = ()
+    graph: Any = None
+
+    def train(self, *given: Tensor) -> None:
+        given = *given[:3], given[3].to(self.flat.device)
+        if self.graph is None and self.begun:
+            self.held = tuple(part.clone() for part in given)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                super().train(*self.held)
+        # The first block allocates what the recording needs; the last of a pass is shorter.
+        self.begun = True
+        if [part.shape for part in given] != [part.shape for part in self.held]:
+            super().train(*given)
+            return
+        for held, part in zip(self.held, given, strict=True):
+            held.copy_(part)
+        self.graph.replay()
 
 
 def _inputs(theta: Tensor, x: Tensor, width: int) -> Tensor:
@@ -337,42 +276,43 @@ def _initial(widths: tuple[int, ...], padded: tuple[int, ...], seed: int) -> Ten
 
     Padding is zero, and stays so: a unit without weights has no gradient.
     """
-    generator = stream(seed, "weights")
-    weights = cpu.zeros(sum((i + 1) * o for i, o in pairwise(padded)))
-    for (fan_in, fan_out), (weight, bias) in zip(
-        pairwise(widths), _pairs(_tensors(weights[None], padded)), strict=True
-    ):
+    generator, weights = stream(seed, "weights"), cpu.zeros(sum(_sizes(padded)))
+    layers = _layers(weights, padded)
+    for (fan_in, fan_out), (weight, bias) in zip(pairwise(widths), layers, strict=True):
         for tensor, rows in ((weight, fan_in), (bias, 1)):
             uniform = 2 * cpu.rand(rows, fan_out, generator=generator) - 1
             tensor[0, :rows, :fan_out] = uniform / math.sqrt(fan_in)
     return weights
 
 
-def _tensors(weights: Tensor, widths: tuple[int, ...]) -> list[Tensor]:
-    """Views of weights (c, p) as a weight (c, in, out) and a bias (c, 1, out) for each layer."""
-    shapes = [s for i, o in pairwise(widths) for s in ((i, o), (1, o))]
-    parts = weights.split([rows * columns for rows, columns in shapes], 1)
-    return [part.unflatten(1, shape) for part, shape in zip(parts, shapes, strict=True)]
+def _sizes(widths: tuple[int, ...]) -> list[int]:
+    """How many numbers the weight and the bias of each layer have."""
+    return [size for i, o in pairwise(widths) for size in (i * o, o)]
 
 
-def _pairs(tensors: list[Tensor]) -> list[tuple[Tensor, Tensor]]:
-    return list(zip(tensors[::2], tensors[1::2], strict=True))
+def _flat(weights: Tensor, widths: tuple[int, ...]) -> Tensor:
+    """Weights (c, p) in one tensor (c p,), layer after layer, so that each is contiguous."""
+    return torch.cat([part.flatten() for part in weights.split(_sizes(widths), 1)])
 
 
-def _logits(weights: Tensor, widths: tuple[int, ...], inputs: Tensor) -> Tensor:
-    """Logits (c, s) of networks with weights (c, p) at inputs (1, s, in)."""
-    copies = len(weights)
-    weights = weights.expand(max(copies, FEWEST_COPIES), -1)
-    *hidden, last = _pairs([tensor.contiguous() for tensor in _tensors(weights, widths)])
-    h = inputs.expand(len(weights), -1, -1)
-    for weight, bias in hidden:
-        h = torch.baddbmm(bias, h, weight).relu_()
-    return _output(h, *last, torch.empty_like(h))[:copies]
+def _layers(flat: Tensor, widths: tuple[int, ...]) -> list[tuple[Tensor, Tensor]]:
+    """Views of weights (c p,) as a weight (c, in, out) and a bias (c, 1, out) for each layer."""
+    sizes = _sizes(widths)
+    c = len(flat) // sum(sizes)
+    parts = iter(flat.split([c * size for size in sizes]))
+    return [(next(parts).view(c, -1, o), next(parts).view(c, -1, o)) for o in widths[1:]]
 
 
-def _output(h: Tensor, weight: Tensor, bias: Tensor, scratch: Tensor) -> Tensor:
-    """Logits (c, b) from the last hidden layer; faster than a product with one column."""
-    return torch.mul(h, weight.mT, out=scratch).sum(2).add_(bias[..., 0])
+def _logits(
+    layers: list[tuple[Tensor, Tensor]], inputs: Tensor, buffers: Sequence[Tensor | None]
+) -> Tensor:
+    """Logits (c, b) of networks at inputs (c, b, in), with buffers for all products, or None."""
+    h = inputs
+    for (weight, bias), buffer in zip(layers[:-1], buffers[:-1], strict=True):
+        h = torch.baddbmm(bias, h, weight, out=buffer).relu_()
+    weight, bias = layers[-1]
+    # Faster than a product with one column.
+    return torch.mul(h, weight.mT, out=buffers[-1]).sum(2).add_(bias[..., 0])
 
 
 def _sigmoid(logits: Tensor) -> Tensor:

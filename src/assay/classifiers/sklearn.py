@@ -22,19 +22,13 @@ if TYPE_CHECKING:  # its import takes a second, which only those who use it wait
 class Sklearn(Classifier):
     """A scikit-learn classifier or pipeline with ``predict_proba``.
 
-    It is given the columns of theta (or latents) and of x side by side, unscaled; put a scaler
-    into a pipeline if it needs one. Where its `random_state` is None it is fixed, to the same
-    number for every copy, so that all copies are treated by the same function.
+    It is given the columns of theta (or latents) and of x side by side, unscaled. Where its
+    `random_state` is None it is fixed, to the same number for every copy.
 
     Args:
         estimator: An instance; it is cloned, never fitted itself.
         executor: Runs the fits, for instance a :class:`concurrent.futures.ProcessPoolExecutor`;
             one after the other if None. Does not change results.
-
-    Example:
-        >>> from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
-        >>> Sklearn(QuadraticDiscriminantAnalysis())
-        Sklearn(estimator=QuadraticDiscriminantAnalysis())
     """
 
     estimator: "BaseEstimator"
@@ -47,6 +41,8 @@ class Sklearn(Classifier):
 
     def fit(self, copies: Copies, seed: int) -> "Estimators":
         """Fits one clone for each copy."""
+        from sklearn.base import clone
+
         given = self.estimator.get_params()
         weights = {k: v for k, v in given.items() if k.endswith(("class_weight", "priors"))}
         if copies.odds != 1 and any(value is not None for value in weights.values()):
@@ -55,8 +51,11 @@ class Sklearn(Classifier):
                 "true parameter, nor priors, since probabilities are brought to even odds here; "
                 f"got {weights}."
             )
-        estimator = _seeded(self.estimator, seed)
-        jobs = ((estimator, *_table(copies, h)) for h in range(len(copies)))
+        state = seed_of(stream(seed, "random_state")) % 2**31
+        free = [k for k, v in given.items() if v is None and k.split("__")[-1] == "random_state"]
+        estimator = clone(self.estimator).set_params(**dict.fromkeys(free, state))
+        copy_rows = (copies.rows(h) for h in range(len(copies)))
+        jobs = ((estimator, _table(t, x), y.long().cpu().numpy()) for t, x, y in copy_rows)
         fits = run_jobs(self.executor, _fit, jobs)
         fitted = dict(progress(fits, "training", total=len(copies), unit="fit"))
         return Estimators(tuple(fitted[h] for h in range(len(copies))), copies.odds)
@@ -72,27 +71,16 @@ class Estimators(Scores):
     def __call__(self, theta: Tensor, x: Tensor) -> Tensor:
         """Class-1 probabilities (o, H + 1, s) at theta (o, s, m) and x (o, d)."""
         o, s, _ = theta.shape
-        rows = torch.cat([theta, x[:, None].expand(-1, s, -1)], -1).flatten(0, 1).double().cpu()
+        rows = _table(theta.flatten(0, 1), x.repeat_interleave(s, 0))
         # A copy of the rows for each: some estimators change what they are given.
-        table = rows.numpy()
-        d = np.stack([fit.predict_proba(table.copy())[:, 1] for fit in self.estimators])
+        d = np.stack([fit.predict_proba(rows.copy())[:, 1] for fit in self.estimators])
         # From the odds of the training rows to even odds.
         even = self.odds * d / (self.odds * d + 1 - d)
         return torch.from_numpy(even).reshape(-1, o, s).swapaxes(0, 1).to(theta)
 
 
-def _seeded(estimator: "BaseEstimator", seed: int) -> "BaseEstimator":
-    from sklearn.base import clone
-
-    state = seed_of(stream(seed, "random_state")) % 2**31
-    given = estimator.get_params().items()
-    free = [k for k, v in given if v is None and k.split("__")[-1] == "random_state"]
-    return clone(estimator).set_params(**dict.fromkeys(free, state))
-
-
-def _table(copies: Copies, copy: int) -> tuple[np.ndarray, np.ndarray]:
-    theta, x, labels = copies.rows(copy)
-    return torch.cat([theta, x], 1).double().cpu().numpy(), labels.long().cpu().numpy()
+def _table(theta: Tensor, x: Tensor) -> np.ndarray:
+    return torch.cat([theta, x], 1).double().cpu().numpy()
 
 
 def _fit(job: tuple["BaseEstimator", np.ndarray, np.ndarray]) -> "BaseEstimator":
