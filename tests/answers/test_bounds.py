@@ -263,9 +263,9 @@ def test_critical_value(r):
     known = Estimate(np.zeros(r), np.ones(r), deviations)
     unknown = Estimate(np.zeros(1), np.full(1, np.nan), np.full((100_000, 1), np.nan))
     expected = scipy.stats.norm.ppf((1 + 0.95 ** (1 / r)) / 2)
-    assert critical_value([known, unknown]) == pytest.approx(expected, rel=0.01)
+    assert critical_value(known, unknown) == pytest.approx(expected, rel=0.01)
     # Numbers that do not vary in the bootstrap, as shares of zero, are no better known than one.
-    assert critical_value([known._replace(deviations=0 * deviations)]) == pytest.approx(1.96, 1e-3)
+    assert critical_value(known._replace(deviations=0 * deviations)) == pytest.approx(1.96, 1e-3)
 
 
 def test_weights():

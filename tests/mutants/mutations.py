@@ -360,8 +360,8 @@ MUTATIONS = (
     Mutation(
         "intervals of q without a lower end",
         "answers/bounds.py",
-        "(values[..., None] >= lower) & (values[..., None] <= upper)",
-        "(values[..., None] >= lower - 9) & (values[..., None] <= upper)",
+        "(members[..., None] >= lower) & (members[..., None] <= upper)",
+        "(members[..., None] >= lower - 9) & (members[..., None] <= upper)",
         f"{BOUNDS}::test_numbers_and_directions[exact]",
     ),
     Mutation(
@@ -402,8 +402,8 @@ MUTATIONS = (
     Mutation(
         "what cannot be told is within the tolerance",
         "answers/rows.py",
-        "right = (bias <= tolerance) & (log_width <= math.log1p(tolerance))",
-        "right = ~(bias > tolerance) & ~(log_width > math.log1p(tolerance))",
+        "right = (bias <= tolerance) & (factor <= 1 + tolerance)",
+        "right = ~(bias > tolerance) & ~(factor > 1 + tolerance)",
         f"{BOUNDS}::test_a_constant_parameter_has_no_rows",
     ),
     Mutation(
@@ -416,8 +416,8 @@ MUTATIONS = (
     Mutation(
         "a width that is too narrow is within the tolerance",
         "answers/rows.py",
-        "log_width = np.maximum(-np.log(self.width_lower), np.log(self.width_upper))",
-        "log_width = np.log(self.width_upper)",
+        "return bias, np.maximum(1 / self.width_lower, self.width_upper)",
+        "return bias, self.width_upper",
         f"{BOUNDS}::test_within",
     ),
     Mutation(
