@@ -166,7 +166,7 @@ class TestSimulator:
         assert np.isnan(found.surroundings.pvalue).all()
 
     def test_observations_far_from_each_other(self):
-        found = simulate(simulator=Simulator(), x_o=[X_O, [9.0, 9.0]], simulations=600)
+        found = simulate(simulator=Simulator(), x_o=[X_O, [4.0, 4.0]], simulations=600)
         assert found.verdicts[1] == "outside"
         assert found.record["observations"][1]["rows"] == []
 

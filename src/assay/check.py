@@ -5,7 +5,7 @@
 3. **How far off can q be?** Simultaneous intervals (:mod:`assay.answers.bounds`).
 4. **What can be done?** Each verdict ends with one next step (:mod:`assay.verdict`).
 
-Tests over all x, a classifier and p-values at other x are context. They change no verdict.
+All else is context, and changes no verdict.
 
 **x_o must not be chosen by looking at the parameters of the calibration.** It may be any data, and
 may depend on the simulated x; if it is picked because of the theta near it, p-values do not hold.
@@ -51,10 +51,8 @@ STAGES |= {"bounding errors": 0.3, "looking at other x": 4.0}
 # Simulated x for pictures, and numbers of all of them, at most; at how many of them q is tested,
 # and with how many copies.
 PICTURED, MOST_NUMBERS, TESTED, COPIES_ELSEWHERE = 400, 100_000, 16, 99
-# Pairs for tests over all x, at most, and the draws of q at each x that their ranks ask for.
-PAIRS_OVER_ALL_X, FEWEST_DRAWS = 1000, 4
-# Pairs for the classifier, at most, and its relabelled copies.
-PAIRS_OF_CLASSIFIER, COPIES_OF_CLASSIFIER = 10_000, 49
+PAIRS_OVER_ALL_X, FEWEST_DRAWS = 1000, 4  # for tests over all x: at most, and draws at each x
+PAIRS_OF_CLASSIFIER, COPIES_OF_CLASSIFIER = 10_000, 49  # at most, and relabelled copies
 DEFAULT = MLP()
 
 

