@@ -1,5 +1,6 @@
+"""The check: its verdicts, its ways in, each of its options, and what goes on around it."""
+
 import sys
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 import assay
-from assay.check import STAGES, enough_copies, some_rows
+from assay.check import STAGES, enough_copies
 from tests.conftest import Gaussian
 
 check = partial(assay.check, draws=8, nulls=39, classifier=None)
@@ -35,107 +36,99 @@ def usual():
     return check(Gaussian().sample, *pairs(250), X_O)
 
 
-class TestVerdicts:
-    @pytest.mark.parametrize(
-        ("n", "m", "q", "x_o", "start"),
-        [
-            (250, 1, Gaussian(width=2.0, m=1), 0.3, "rejected. q is wrong near x_o (p = 0.0"),
-            (400, 1, Gaussian(m=1), 0.3, "passed. On average over the nearest 20 %, every mean"),
-            (150, 1, Gaussian(m=1), 0.3, "inconclusive. The test does not reject q, but a "),
-            (250, 1, Gaussian(m=1), 9.0, "outside. x_o is unlike the simulations (p = 0.00"),
-        ],
-    )
-    def test_a_design_for_each(self, n, m, q, x_o, start):
-        found = check(q.sample, *pairs(n, m), [x_o])
-        assert found.headline().startswith(f"x_o: {start}")
-        assert found.passed.tolist() == [start.startswith("passed")]
-
-    def test_many_pairs_reject_what_is_within_the_tolerance(self):
-        q = Gaussian(shift=0.15, m=1)
-        found = check(q.calibration(6000, k=4), x_o=q.draws([0.3], 100))
-        assert found.headline().startswith("x_o: rejected, but within the tolerance. q is wrong")
-        assert found.bounds.bias[0, 0] == pytest.approx(0.15 / 0.5**0.5, abs=0.1)
-        strict = replace(found, tolerance=0.1)
-        assert strict.headline().startswith("x_o: rejected. q is wrong near x_o")
-
-    def test_several_observations_at_once(self):
-        def one_sided(x, n):
-            return Gaussian(shift=1.2 * float(x[0] < 0)).sample(x, n)
-
-        places = [[1.5, 0.0], [9.0, 9.0], [-1.5, 0.0]]
-        labels = ["right", "far", "left"]
-        found = check(one_sided, *pairs(400, seed=1), places, labels=labels)
-        assert found.verdicts[1:] == ("outside", "rejected")
-        assert found.verdicts[0] != "rejected"
-        assert found.urgency == [2, 1, 0]
-        assert "too high" in found.wrong("left")[0].sentence
-        # Nothing is said of q where x_o is outside.
-        assert np.isnan(found.bounds.bias).all(1).tolist() == [False, True, False]
-        assert np.isnan(found.bounds.at.width).all(1).tolist() == [False, True, False]
-        assert found.bounds.wrong[1] == ()
+def values(found):
+    """Every number of a check, by the part that it belongs to, as text."""
+    around, classified, limits = found.surroundings, found.classified, found.bounds
+    over_all_x = (found.sbc, found.coverage, found.tarp)
+    parts = {
+        "words": [found.names, found.labels, found.alpha, found.tolerance],
+        "typical": [found.typical.pvalue],
+        "test": [found.test.statistic, found.test.null],
+        "bounds": [limits.bias, limits.width_upper, limits.at.width],
+        "over all x": [result.statistic for result in over_all_x if result is not None],
+        "near": [found.test.near, around.near],
+        "surroundings": [around.x],
+        "classified": [] if classified is None else [classified.probabilities],
+    }
+    return {name: str([np.asarray(one).tolist() for one in part]) for name, part in parts.items()}
 
 
-class TestWaysIn:
-    def test_it_is_made_of_its_answers(self):
-        """The same numbers as of each answer by itself."""
-        q = Gaussian(width=1.5)
-        calibration, draws = q.calibration(250, k=8), q.draws(X_O, 100)
-        found = check(calibration, x_o=draws, seed=3)
-        test = assay.score(calibration, null=39, seed=3)(X_O)
-        assert found.pvalue[0] == test.pvalue
-        assert found.test.statistic[0] == test.statistic
-        limits = assay.bounds(calibration, X_O, seed=3)
-        np.testing.assert_array_equal(found.bounds.bias, limits.bias)
-        np.testing.assert_array_equal(found.bounds.coverage_upper, limits.coverage_upper)
-        like = assay.typical(calibration.x, X_O, seed=3)
-        assert found.typical.pvalue == like.pvalue
-
-    def test_a_calibration_of_latents(self):
-        found = check(Gaussian(width=2.0).latents(250), x_o=X_O)
-        assert found.verdicts == ("rejected",)
-        assert found.names == ("latent[0]", "latent[1]")
-
-    def test_a_flow_is_tested_in_latents_and_bounded_in_parameters(self, usual):
-        found = check(Gaussian(), *pairs(250), X_O)
-        assert (found.settings["space"], usual.settings["space"]) == ("latent", "parameters")
-        assert found.names == ("theta[0]", "theta[1]")
-        np.testing.assert_array_equal(found.bounds.width, usual.bounds.width)
-
-    def test_one_observation_with_and_without_an_axis(self, usual):
-        again = check(Gaussian().sample, *pairs(250), [X_O])
-        assert again.labels == usual.labels == ("x_o",)
-        assert values(again) == values(usual)
-
-    def test_an_observation_among_others(self, usual):
-        found = check(Gaussian().sample, *pairs(250), [X_O, [-1.0, 0.0]])
-        assert found.labels == ("x_o[0]", "x_o[1]")
-        assert len(found) == 2
-        assert found.typical.pvalue[0] == usual.typical.pvalue[0]
-        assert found.test.pvalue[0] == usual.test.pvalue[0]
-        np.testing.assert_array_equal(found.bounds.bias[0], usual.bounds.bias[0])
-        assert found.pvalue.max() <= 2 * found.test.pvalue.max()
-
-    def test_draws_at_x_o_are_taken_as_they_are(self):
-        draws = Gaussian().draws(X_O, 50)
-        found = check(Gaussian().sample, *pairs(150), draws, classifier=assay.Ridge())
-        np.testing.assert_array_equal(found.classified.draws[0], draws.theta)
-
-    def test_latents_without_their_flow_are_classified_on_draws_of_the_base(self):
-        theta, x = pairs(150)
-        latents = assay.Calibration.from_base(theta - x / 2, x)
-        found = check(latents, x_o=[X_O, X_O], classifier=assay.Ridge())
-        assert found.classified.draws.shape[0] == 2
-        assert found.names == ("latent[0]", "latent[1]")
+@pytest.mark.parametrize(
+    ("n", "q", "x_o", "start"),
+    [
+        (250, {"width": 2.0}, 0.3, "rejected. q is wrong near x_o (p = 0.0"),
+        (400, {}, 0.3, "passed. On average over the nearest 20 %, every mean"),
+        (150, {}, 0.3, "inconclusive. The test does not reject q, but a "),
+        (250, {}, 9.0, "outside. x_o is unlike the simulations (p = 0.00"),
+    ],
+)
+def test_a_design_for_each_verdict(n, q, x_o, start):
+    found = check(Gaussian(m=1, **q).sample, *pairs(n, 1), [x_o])
+    assert found.headline().startswith(f"x_o: {start}")
+    assert found.passed.tolist() == [start.startswith("passed")]
 
 
-class Normal:
-    """The prior N(0, I)."""
+def test_many_pairs_reject_what_is_within_the_tolerance():
+    q = Gaussian(shift=0.15, m=1)
+    found = check(q.calibration(6000, k=4), x_o=q.draws([0.3], 100))
+    assert found.headline().startswith("x_o: rejected, but within the tolerance. q is wrong")
 
-    def sample(self, n, generator):
-        return torch.randn(n, 2, generator=generator)
 
-    def log_prob(self, theta):
-        return -0.5 * (theta**2).sum(-1)
+def test_several_observations_at_once():
+    def one_sided(x, n):
+        return Gaussian(shift=1.2 * float(x[0] < 0)).sample(x, n)
+
+    places, labels = [[1.5, 0.0], [9.0, 9.0], [-1.5, 0.0]], ["right", "far", "left"]
+    found = check(one_sided, *pairs(400, seed=1), places, labels=labels)
+    assert found.verdicts[1:] == ("outside", "rejected")
+    assert found.verdicts[0] != "rejected"
+    assert found.urgency == [2, 1, 0]
+    assert "too high" in found.wrong("left")[0].sentence
+    # Nothing is said of q where x_o is outside.
+    for numbers in (found.bounds.bias, found.bounds.at.width):
+        assert np.isnan(numbers).all(1).tolist() == [False, True, False]
+    assert found.bounds.wrong[1] == ()
+
+
+def test_it_is_made_of_its_answers():
+    """The same numbers as of each answer by itself."""
+    q = Gaussian(width=1.5)
+    calibration, draws = q.calibration(250, k=8), q.draws(X_O, 100)
+    found = check(calibration, x_o=draws, seed=3)
+    test = assay.score(calibration, null=39, seed=3)(X_O)
+    assert (found.pvalue[0], found.test.statistic[0]) == (test.pvalue, test.statistic)
+    limits = assay.bounds(calibration, X_O, seed=3)
+    np.testing.assert_array_equal(found.bounds.bias, limits.bias)
+    np.testing.assert_array_equal(found.bounds.coverage_upper, limits.coverage_upper)
+    assert found.typical.pvalue == assay.typical(calibration.x, X_O, seed=3).pvalue
+
+
+def test_latents(usual):
+    """A flow is tested in latents and bounded in parameters; without it, all is in latents."""
+    found = check(Gaussian(), *pairs(250), X_O)
+    assert (found.settings["space"], usual.settings["space"]) == ("latent", "parameters")
+    assert found.names == ("theta[0]", "theta[1]")
+    np.testing.assert_array_equal(found.bounds.width, usual.bounds.width)
+    latents = Gaussian(width=2.0).latents(250)
+    found = check(latents, x_o=[X_O, X_O], classifier=assay.Ridge())
+    assert found.verdicts == ("rejected", "rejected")
+    assert found.names == ("latent[0]", "latent[1]")
+    assert found.classified.draws.shape[0] == 2
+
+
+def test_one_observation_and_many(usual):
+    again = check(Gaussian().sample, *pairs(250), [X_O])
+    assert again.labels == usual.labels == ("x_o",)
+    assert values(again) == values(usual)
+    found = check(Gaussian().sample, *pairs(250), [X_O, [-1.0, 0.0]])
+    assert (len(found), found.labels) == (2, ("x_o[0]", "x_o[1]"))
+    for part in ("typical", "test"):
+        assert getattr(found, part).pvalue[0] == getattr(usual, part).pvalue[0]
+    np.testing.assert_array_equal(found.bounds.bias[0], usual.bounds.bias[0])
+    assert found.pvalue.max() <= 2 * found.test.pvalue.max()
+
+
+PRIOR = torch.distributions.MultivariateNormal(torch.zeros(2), torch.eye(2))
 
 
 class Simulator:
@@ -151,117 +144,78 @@ class Simulator:
         return theta + torch.randn(theta.shape)
 
 
-simulate = partial(check, Gaussian(width=0.5).sample, prior=Normal(), simulations=300)
-
-
-@pytest.fixture(scope="module")
-def simulated():
-    return simulate(simulator=Simulator(), x_o=X_O)
+simulate = partial(check, Gaussian(width=0.5).sample, prior=PRIOR, simulations=300)
 
 
 class TestSimulator:
-    def test_most_simulations_are_made_around_x_o(self, simulated):
-        found = simulated
-        assert found.verdicts == ("rejected",)
-        assert found.wrong()[0].kind == "width"
-        assert "have parameters from the prior" in found.remarks[0]
-        assert "x_o is typical of what the simulator makes" in " ".join(found.text().split())
-        # Tests at other x would be those of other simulations.
-        assert np.isnan(found.surroundings.pvalue).all()
-
-    def test_observations_far_from_each_other(self):
-        found = simulate(simulator=Simulator(), x_o=[X_O, [9.0, 9.0]], simulations=600)
-        assert found.verdicts[1] == "outside"
-        assert found.record["observations"][1]["rows"] == []
-
-    def test_an_interrupted_check_goes_on(self, simulated, tmp_path):
+    def test_an_interrupted_check_goes_on(self, tmp_path):
         stopped, second, third = Simulator(stop=9), Simulator(), Simulator()
+        found = simulate(simulator=Simulator(), x_o=X_O)
         with pytest.raises(KeyboardInterrupt):
             simulate(simulator=stopped, x_o=X_O, resume=tmp_path)
-        assert list(tmp_path.iterdir())
         for simulator in (second, third):
             again = simulate(simulator=simulator, x_o=X_O, resume=tmp_path)
-            assert values(again) == values(simulated)
+            assert values(again) == values(found)
         assert third.calls == 0 < second.calls
         with pytest.raises(ValueError, match="resume: expected a folder of the same call"):
             simulate(simulator=Simulator(), x_o=X_O, resume=tmp_path, seed=1)
+        # Most simulations are made around x_o. Tests at other x would be those of other ones.
+        assert (found.verdicts, found.wrong()[0].kind) == (("rejected",), "width")
+        assert "have parameters from the prior" in found.remarks[0]
+        assert "x_o is typical of what the simulator makes" in " ".join(found.text().split())
+        assert np.isnan(found.surroundings.pvalue).all()
+
+    def test_observations_far_from_each_other(self):
+        found = simulate(simulator=Simulator(), x_o=[X_O, [4.0, 4.0]], simulations=600)
+        assert found.verdicts[1] == "outside"
+        assert found.record["observations"][1]["rows"] == []
 
 
-def values(found):
-    """Every number of a check, by the part that it belongs to, as text."""
-    around, classified = found.surroundings, found.classified
-    over_all_x = (found.sbc, found.coverage, found.tarp)
-    parts = {
-        "names": [found.names],
-        "labels": [found.labels],
-        "level": [found.alpha, found.tolerance],
-        "typical": [found.typical.pvalue],
-        "statistic": [found.test.statistic],
-        "copies": [found.test.null],
-        "bounds": [found.bounds.bias, found.bounds.width_upper, found.bounds.at.width],
-        "over all x": [result.statistic for result in over_all_x if result is not None],
-        "near": [found.test.near, around.near],
-        "surroundings": [around.x],
-        "classified": [] if classified is None else [classified.probabilities],
-    }
-    return {name: str([np.asarray(one).tolist() for one in part]) for name, part in parts.items()}
-
-
+WORDS = {"names": ["a", "b"], "labels": ["monday"], "alpha": 0.1, "tolerance": 0.3}
+DATA = {"test", "bounds", "over all x"}
 OPTIONS = {
-    "words": (
-        {"names": ["a", "b"], "labels": ["monday"], "alpha": 0.1, "tolerance": 0.3},
-        {"names", "labels", "level"},
-    ),
-    "near": ({"near": 0.5}, {"near", "statistic", "copies", "bounds"}),
-    "nulls": ({"nulls": 59}, {"statistic", "copies"}),
-    "draws": ({"draws": 12}, {"statistic", "copies", "bounds", "over all x"}),
+    "words": (WORDS, {"words"}),
+    "near": ({"near": 0.5}, {"near", "test", "bounds"}),
+    "nulls": ({"nulls": 59}, {"test"}),
+    "draws": ({"draws": 12}, DATA),
     "classifier": ({"classifier": assay.MLP(hidden=(8,), epochs=2)}, {"classified"}),
     # TARP's references depend on features of x.
-    "embed": (
-        {"embed": lambda x: x[:, :1]},
-        {"typical", "near", "statistic", "copies", "bounds", "over all x"},
-    ),
-    "seed": ({"seed": 1}, {"typical", "statistic", "copies", "bounds", "over all x"}),
+    "embed": ({"embed": lambda x: x[:, :1]}, {"typical", "near", *DATA}),
+    "seed": ({"seed": 1}, {"typical", *DATA}),
+    "nothing": ({}, set()),
 }
 
 
-class TestOptions:
-    @pytest.mark.parametrize("name", OPTIONS)
-    def test_it_changes_what_it_should(self, usual, name):
-        options, changed = OPTIONS[name]
-        found = check(Gaussian().sample, *pairs(250), X_O, **options)
-        before, after = values(usual), values(found)
-        assert {part for part in before if before[part] != after[part]} == changed
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_changes_what_it_should(usual, name):
+    (options, changed), state = OPTIONS[name], torch.get_rng_state()
+    found = check(Gaussian().sample, *pairs(250), X_O, **options)
+    before, after = values(usual), values(found)
+    assert {part for part in before if before[part] != after[part]} == changed
+    assert torch.equal(torch.get_rng_state(), state)
 
-    def test_the_same_seed_gives_the_same_check(self, usual):
-        state = torch.get_rng_state()
-        found = check(Gaussian().sample, *pairs(250), X_O)
-        assert torch.equal(torch.get_rng_state(), state)
-        assert values(found) == values(usual)
-        assert repr(found) == repr(usual)
 
-    def test_settings_are_kept(self, usual):
-        expected = {"alpha": 0.05, "tolerance": 0.5, "nulls": 39, "draws": 8, "seed": 0, "n": 250}
-        assert expected.items() <= dict(usual.settings).items()
-        assert usual.settings["seconds"] > 0
-        assert usual.settings["assay"] == assay.__version__
+def test_around_the_answers(usual):
+    expected = {"alpha": 0.05, "tolerance": 0.5, "nulls": 39, "draws": 8, "seed": 0, "n": 250}
+    assert expected.items() <= dict(usual.settings).items()
+    assert usual.settings["seconds"] > 0
+    assert usual.settings["assay"] == assay.__version__
+    around = usual.surroundings
+    assert around.near.shape == (1, len(around.x)) == (1, 250)
+    assert np.isfinite(around.pvalue).sum() == MODULE.TESTED
+    assert 0.1 < around.near.mean() < 0.3
+    # Those that are tested are not the first ones, which may lie together.
+    assert np.isfinite(around.pvalue).argmax() > 5
 
-    def test_few_draws_tell_less(self):
-        found = check(Gaussian().calibration(150, k=1), x_o=Gaussian().draws(X_O, 50))
-        assert found.sbc is found.coverage is found.tarp is None
-        assert found.over_all_x == {}
-        assert found.verdicts == ("inconclusive",)
 
-    def test_around_the_answers(self, usual):
-        around = usual.surroundings
-        assert around.near.shape == (1, len(around.x)) == (1, 250)
-        assert np.isfinite(around.pvalue).sum() == MODULE.TESTED
-        assert 0.1 < around.near.mean() < 0.3
-        # Those that are tested are not the first ones, which may lie together.
-        assert np.isfinite(around.pvalue).argmax() > 5
-        rows = some_rows(1000, 10, torch.Generator().manual_seed(0))
-        assert len(rows) == 10
-        assert (rows.diff() > 0).all()
+def test_one_draw_at_each_x():
+    draws = Gaussian().draws(X_O, 50)
+    one = Gaussian().calibration(150, k=1)
+    found = check(one, x_o=draws, classifier=assay.Ridge())
+    assert found.sbc is found.coverage is found.tarp is None
+    assert (found.over_all_x, found.verdicts) == ({}, ("inconclusive",))
+    # Draws at x_o are taken as they are.
+    np.testing.assert_array_equal(found.classified.draws[0], draws.theta)
 
 
 @pytest.mark.parametrize(
@@ -273,96 +227,57 @@ def test_copies_are_enough_for_any_observation_to_be_rejected(o, alpha, copies):
     assert (o if o <= 50 else 1) / (1 + max(copies, 999)) <= alpha
 
 
-def test_many_observations_at_a_small_level():
-    x_o = torch.linspace(-1, 1, 20)[:, None]
-    found = check(Gaussian(width=3.0, m=1).sample, *pairs(250, 1), x_o, alpha=0.01, nulls=99)
-    assert "rejected" in found.verdicts
-
-
 THETA, X = pairs(60)
-CALIBRATION = Gaussian().calibration(60, k=4)
 GIVEN = {"posterior": Gaussian().sample, "theta": THETA, "x": X, "x_o": X_O}
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "words"),
+    ("change", "words"),
     [
-        ({"x_o": None}, ValueError, "x_o: expected the observation to be checked; got None"),
-        ({"theta": None}, ValueError, "theta, x: expected calibration pairs that the posterior"),
-        ({"x": None}, ValueError, "theta, x: expected calibration pairs"),
-        ({"posterior": CALIBRATION}, ValueError, "theta: expected None with a calibration"),
-        (
-            {"simulator": Simulator(), "prior": Normal()},
-            ValueError,
-            "simulator: expected it in place of pairs",
-        ),
-        ({"prior": Normal()}, ValueError, "prior: expected None without a simulator"),
-        ({"resume": "folder"}, ValueError, r"resume: expected None.*drawing=Drawing\(resume="),
-        ({"alpha": 0.7}, ValueError, "alpha: expected a number between 0 and 0.5; got 0.7"),
-        ({"alpha": "a"}, (TypeError, ValueError), "alpha: expected"),
-        ({"tolerance": -1}, ValueError, "tolerance: expected"),
-        ({"nulls": 9}, ValueError, "nulls: expected at least 19 for level 0.05; got 9"),
-        ({"alpha": 0.001}, ValueError, "nulls: expected at least 999 for level 0.001; got 39"),
-        ({"classifier": "MLP"}, TypeError, r"classifier: expected a classifier such as MLP\(\)"),
-        ({"near": 2.0}, ValueError, "near: expected"),
-        ({"draws": 0}, ValueError, "draws: expected"),
-        ({"drawing": 3}, TypeError, r"drawing: expected a Drawing\(\), or None"),
-        ({"names": ["a"]}, ValueError, "names: expected 2"),
-        ({"names": ["a", "a"]}, ValueError, "names: expected"),
-        ({"labels": ["a", "b"]}, ValueError, "labels: expected 1"),
-        ({"x_o": [0.3]}, ValueError, "x_o: expected shape"),
-        ({"x_o": [0.3, np.nan]}, ValueError, "x_o: expected"),
-        ({"theta": THETA[:-1]}, ValueError, "x: expected shape"),
-        ({"posterior": 3}, TypeError, "posterior: expected"),
-        (
-            {"posterior": lambda x, n: torch.full((n, 2), np.nan)},
-            ValueError,
-            "posterior: expected",
-        ),
-        ({"posterior": lambda x, n: 1 / 0}, TypeError, "posterior: .*ZeroDivisionError"),
-        ({"posterior": lambda x, n: torch.randn(n, 3)}, ValueError, "theta_q: expected shape"),
+        ({"x_o": None}, "x_o: expected the observation to be checked; got None"),
+        ({"simulator": Simulator(), "prior": PRIOR}, "simulator: expected it in place of pairs"),
+        ({"prior": PRIOR}, "prior: expected None without a simulator"),
+        ({"resume": "folder"}, r"resume: expected None.*drawing=Drawing\(resume="),
+        ({"alpha": 0.7}, "alpha: expected a number between 0 and 0.5; got 0.7"),
+        ({"alpha": "a"}, "alpha: expected"),
+        ({"tolerance": -1}, "tolerance: expected"),
+        ({"nulls": 9}, "nulls: expected at least 19 for level 0.05; got 9"),
+        ({"alpha": 0.001}, "nulls: expected at least 999 for level 0.001; got 39"),
+        ({"classifier": "MLP"}, r"classifier: expected a classifier such as MLP\(\)"),
+        ({"near": 2.0}, "near: expected"),
+        ({"names": ["a", "a"]}, "names: expected"),
+        ({"posterior": lambda x, n: 1 / 0}, "posterior: .*ZeroDivisionError"),
     ],
 )
-def test_bad_input(change, error, words):
-    with pytest.raises(error, match=f"(?s){words}"):
+def test_bad_input(change, words):
+    with pytest.raises((TypeError, ValueError), match=f"(?s){words}"):
         check(**GIVEN | change)
 
 
-class TestProgress:
-    def test_stages_come_in_order(self, monkeypatch):
-        entered = []
+def test_stages_come_in_order_and_print_nothing(monkeypatch, capfd):
+    entered = []
 
-        class Noted(MODULE.Stages):
-            def enter(self, stage):
-                entered.append((stage, self.done))
-                super().enter(stage)
+    class Noted(MODULE.Stages):
+        def enter(self, stage):
+            entered.append((stage, self.done))
+            super().enter(stage)
 
-        monkeypatch.setattr(MODULE, "Stages", Noted)
-        check(**GIVEN)
-        assert [stage for stage, _ in entered] == list(STAGES)
-        done = [so_far for _, so_far in entered]
-        assert done == sorted(done)
-        assert done[0] == 0 < done[-1] < sum(STAGES.values())
-
-    def test_nothing_is_printed_on_the_way(self, capfd):
-        check(**GIVEN)
-        assert capfd.readouterr() == ("", "")
+    monkeypatch.setattr(MODULE, "Stages", Noted)
+    check(**GIVEN)
+    stages, done = zip(*entered, strict=True)
+    assert list(stages) == list(STAGES)
+    assert list(done) == sorted(done)
+    assert done[0] == 0 < done[-1] < sum(STAGES.values())
+    assert capfd.readouterr() == ("", "")
 
 
-class TestTakenAlong:
-    def test_saved_and_loaded(self, usual, tmp_path):
-        usual.save(tmp_path / "check.npz")
-        loaded = assay.load(tmp_path / "check.npz")
-        assert repr(loaded) == repr(usual)
-        assert values(loaded) == values(usual)
-
-    def test_a_report(self, usual, tmp_path):
-        usual.report(tmp_path / "report.html", title="My check")
-        text = (tmp_path / "report.html").read_text(encoding="utf-8")
-        assert "<title>My check</title>" in text
-
-    def test_a_figure(self, usual):
-        plt = pytest.importorskip("matplotlib.pyplot")
-        figure = usual.plot("x_o")
-        assert figure.get_suptitle() == f"x_o: {usual.verdicts[0]}"
-        plt.close(figure)
+def test_it_is_saved_reported_and_drawn(usual, tmp_path):
+    usual.save(tmp_path / "check.npz")
+    loaded = assay.load(tmp_path / "check.npz")
+    assert (repr(loaded), values(loaded)) == (repr(usual), values(usual))
+    usual.report(tmp_path / "report.html", title="My check")
+    assert "<title>My check</title>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    plt = pytest.importorskip("matplotlib.pyplot")
+    figure = usual.plot("x_o")
+    assert figure.get_suptitle() == f"x_o: {usual.verdicts[0]}"
+    plt.close(figure)

@@ -30,7 +30,6 @@ LAYERS = (
     "c2st",
     "answers",
     "verdict",
-    "text",
     "plots",
     "report",
     "io",
@@ -45,7 +44,7 @@ LAYERS = (
 # over all x, and the classifier that is the default.
 LOADED = """
     _support.inputs _support.random
-    _support.work _support.files printing results neighbourhood check text verdict
+    _support.work _support.files printing results neighbourhood check verdict
     adapters.functions
     data.calibration data.draw data.guards data.observed data.posterior data.prepare data.proposal
     data.simulate data.tables

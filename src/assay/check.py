@@ -1,25 +1,11 @@
 """The check: four questions about q at the observations, in order, and one of four verdicts.
 
-.. code-block:: python
+1. **Is x_o like the simulations?** An exact p-value (:mod:`assay.answers.typical`).
+2. **Is q right near x_o?** An exact test (:mod:`assay.local.score`).
+3. **How far off can q be?** Simultaneous intervals (:mod:`assay.answers.bounds`).
+4. **What can be done?** Each verdict ends with one next step (:mod:`assay.verdict`).
 
-    found = assay.check(posterior, theta, x, x_o)
-    found = assay.check(posterior, simulator=simulator, prior=prior, x_o=x_o)
-    found = assay.check(calibration, x_o=assay.Draws(x_o, theta_o))
-    print(found)
-    found.report("report.html")
-
-1. **Is x_o like the simulations?** An exact p-value (:mod:`assay.answers.typical`). At a corrected
-   p of at most 0.01 the verdict is *outside*, and nothing is said of q.
-2. **Is q right near x_o?** An exact test (:mod:`assay.local.score`). At a corrected p of at most
-   `alpha` the verdict is *rejected*.
-3. **How far off can q be?** Simultaneous intervals (:mod:`assay.answers.bounds`). If q is not
-   rejected, and the whole intervals of all means and widths lie within `tolerance`, the verdict is
-   *passed*. Everything else is *inconclusive*.
-4. **What can be done?** Each verdict ends with one next step.
-
-:mod:`assay.verdict` has these rules, and writes all sentences.
-
-Tests over all x, a classifier and p-values at other x are context. They change no verdict.
+All else is context, and changes no verdict.
 
 **x_o must not be chosen by looking at the parameters of the calibration.** It may be any data, and
 may depend on the simulated x; if it is picked because of the theta near it, p-values do not hold.
@@ -57,25 +43,17 @@ from .data.simulate import Simulations
 from .local.score import MORE_COPIES, MOST_BORROWING, Score, score
 from .printing import html_part
 from .results import enough_nulls, versions
-from .text import MOST_LINES, frame, record, text
 from .verdict import OVER_ALL_X, Surroundings, Verdict
 
 # The stages of a check, and the seconds that they take, about; for progress.
-STAGES = {
-    "drawing from q": 2.0,
-    "comparing x_o with simulations": 0.2,
-    "testing q near x_o": 1.0,
-    "bounding errors": 0.3,
-    "looking at other x": 4.0,
-}
+STAGES = {"drawing from q": 2.0, "comparing x_o with simulations": 0.2, "testing q near x_o": 1.0}
+STAGES |= {"bounding errors": 0.3, "looking at other x": 4.0}
 # Simulated x for pictures, and numbers of all of them, at most; at how many of them q is tested,
 # and with how many copies.
 PICTURED, MOST_NUMBERS, TESTED, COPIES_ELSEWHERE = 400, 100_000, 16, 99
-# Pairs for tests over all x, at most, and the draws of q at each x that their ranks ask for.
-PAIRS_OVER_ALL_X, FEWEST_DRAWS = 1000, 4
-# Pairs for the classifier, at most, and its relabelled copies.
-PAIRS_OF_CLASSIFIER, COPIES_OF_CLASSIFIER = 10_000, 49
-_DEFAULT = MLP()
+PAIRS_OVER_ALL_X, FEWEST_DRAWS = 1000, 4  # for tests over all x: at most, and draws at each x
+PAIRS_OF_CLASSIFIER, COPIES_OF_CLASSIFIER = 10_000, 49  # at most, and relabelled copies
+DEFAULT = MLP()
 
 
 @full_precision()
@@ -95,7 +73,7 @@ def check(
     near: Any = None,
     draws: int = 16,
     nulls: int = 199,
-    classifier: Classifier | None = _DEFAULT,
+    classifier: Classifier | None = DEFAULT,
     embed: Embed | None = None,
     drawing: Drawing | None = None,
     executor: Executor | None = None,
@@ -136,27 +114,24 @@ def check(
         >>> theta, noise = torch.randn(2, 1000, 1, generator=torch.Generator().manual_seed(0))
         >>> narrow = lambda x, n: x / 2 + 0.4 * torch.randn(n, 1)  # 0.4 in place of 0.7
         >>> found = check(narrow, theta, theta + noise, [0.5], names=["mu"], classifier=None)
-        >>> found.verdicts
-        ('rejected',)
-        >>> found.bounds.wrong[0][0].sentence
-        'q is 1... times too narrow in mu (1... to ...)'
+        >>> found.verdicts, found.bounds.wrong[0][0].sentence
+        (('rejected',), 'q is 1... times too narrow in mu (1... to ...)')
     """
     seed, start = seed_of(seed), time.perf_counter()
-    alpha, tolerance = _check_level(alpha, tolerance, nulls)
-    if classifier is not None:
-        check_kind("classifier", classifier, "a classifier such as MLP(), or None", Classifier)
+    alpha, tolerance = check_number("alpha", alpha), check_number("tolerance", tolerance)
+    about: dict[str, Any] = {"prior": prior, "executor": executor, "resume": resume}
+    check_arguments(alpha, nulls, classifier, about if simulator is None else {})
+    source = None if simulator is None else Simulations(simulator, n=simulations, **about)
     options = options_of(
         near=near, draws=draws, seed=seed, embed=embed, drawing=drawing, names=names, labels=labels
     )
-    source = _simulations(simulator, prior, simulations, executor, resume)
     with Stages("checking", STAGES) as stage:
         stage.enter("drawing from q")
         # `pairs` with draws of q; `test_pairs`, the same in latents where q is a flow;
         # `prior_pairs`, without those around x_o; `observed`, the observations with draws there.
         data = prepare(posterior, theta, x, x_o, options, source)
-        embed, layout = data.pairs.embed, data.pairs.layout
-        if embed is not None:
-            embed = partial(features_of, embed=embed, layout=layout)
+        if (embed := data.pairs.embed) is not None:
+            embed = partial(features_of, embed=embed, layout=data.pairs.layout)
         stage.enter("comparing x_o with simulations")
         typical_x = typical(data.prior_pairs.x, data.observed.x, embed, seed)
         stage.enter("testing q near x_o")
@@ -168,14 +143,14 @@ def check(
         stage.enter("looking at other x")
         context = {
             "predictive": data.predicted and rank_among(*data.predicted, data.observed.x, embed),
-            "surroundings": _surroundings(data, test, seed),
-            "classified": None if classifier is None else _classify(data, classifier, seed),
-            **_over_all_x(data, alpha, seed),
+            "surroundings": surroundings_of(data, test, seed),
+            "classified": None if classifier is None else classify(data, classifier, seed),
+            **over_all_x(data, alpha, seed),
         }
-    settings = {"alpha": alpha, "tolerance": tolerance, "nulls": nulls, "draws": draws}
-    if source is not None:
-        settings["simulations"] = source.n
-    when = {"date": time.strftime("%Y-%m-%d %H:%M"), "seconds": time.perf_counter() - start}
+    settings = data.test_pairs.summary | {"alpha": alpha, "tolerance": tolerance, "nulls": nulls}
+    settings |= {"draws": draws, **({} if source is None else {"simulations": source.n})}
+    settings |= {"seed": seed, "date": time.strftime("%Y-%m-%d %H:%M")}
+    settings |= {"seconds": time.perf_counter() - start, **versions()}
     return Check(
         names=data.names,
         labels=data.labels,
@@ -185,7 +160,7 @@ def check(
         test=tested,
         bounds=replace(limits, names=data.names).without(typical_x.outside),
         remarks=data.remarks,
-        settings={**data.test_pairs.summary, **settings, "seed": seed, **when, **versions()},
+        settings=settings,
         **context,
     )
 
@@ -194,24 +169,8 @@ def check(
 class Check(Verdict):
     """What :func:`check` found: a verdict that can be printed, drawn, saved and reported."""
 
-    def text(self, most: int = MOST_LINES) -> str:
-        """What was found, for a terminal; of many observations so many lines at most."""
-        return text(self, most)
-
-    def __repr__(self) -> str:
-        return text(self)
-
     def _repr_html_(self) -> str:
-        return html_part(f"<pre>{escape(text(self))}</pre>")
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """All numbers and words as plain values, ready for JSON; what is not known is None."""
-        return record(self)
-
-    def to_frame(self) -> Any:
-        """One row for each observation, as a pandas frame; a list of dicts without pandas."""
-        return frame(self)
+        return html_part(f"<pre>{escape(self.text())}</pre>")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Saves it to a file, to be read by :func:`assay.load`."""
@@ -232,9 +191,10 @@ class Check(Verdict):
         return summary(self, which)
 
 
-def _check_level(alpha: float, tolerance: float, nulls: int) -> tuple[float, float]:
-    """The level and the tolerance, or refuses what makes no sense."""
-    alpha, tolerance = check_number("alpha", alpha), check_number("tolerance", tolerance)
+def check_arguments(
+    alpha: float, nulls: int, classifier: Any, of_simulator: dict[str, Any]
+) -> None:
+    """Refuses what makes no sense, and arguments that are of use with a simulator alone."""
     if not alpha < 0.5:
         raise ValueError(f"alpha: expected a number between 0 and 0.5; got {alpha}.")
     if check_count("nulls", nulls) < enough_nulls(1, alpha):
@@ -242,42 +202,31 @@ def _check_level(alpha: float, tolerance: float, nulls: int) -> tuple[float, flo
             f"nulls: expected at least {enough_nulls(1, alpha)} for level {alpha:g}; got {nulls}, "
             "with which nothing can be rejected."
         )
-    return alpha, tolerance
-
-
-def enough_copies(o: int, alpha: float, nulls: int) -> int:
-    """Copies of the test, of which o observations need more at small levels than it makes itself.
-
-    The test makes 999 where p is small, and corrects by max-T where there are more than 50.
-    """
-    needed = enough_nulls(o, alpha) if o <= MOST_BORROWING else 0
-    return max(nulls, needed) if needed > MORE_COPIES else nulls
-
-
-def _simulations(
-    simulator: Any, prior: Any, simulations: int, executor: Any, resume: Any
-) -> Simulations | None:
-    """What makes pairs; None without a simulator."""
-    if simulator is not None:
-        return Simulations(simulator, prior, simulations, executor, resume)
-    for name, value in {"prior": prior, "executor": executor, "resume": resume}.items():
+    if classifier is not None:
+        check_kind("classifier", classifier, "a classifier such as MLP(), or None", Classifier)
+    for name, value in of_simulator.items():
         if value is not None:
             raise ValueError(
                 f"{name}: expected None without a simulator; got {value!r}. Draws of q are kept "
                 "by drawing=Drawing(resume=folder)."
             )
-    return None
 
 
-def _surroundings(data: Prepared, test: Score, seed: int) -> Surroundings:
+def enough_copies(o: int, alpha: float, nulls: int) -> int:
+    """Copies with which any of o observations can be rejected at a level, once corrected."""
+    # The test itself makes 999 where p is small, and corrects many observations by max-T.
+    needed = enough_nulls(o, alpha) if o <= MOST_BORROWING else 0
+    return max(nulls, needed) if needed > MORE_COPIES else nulls
+
+
+def surroundings_of(data: Prepared, test: Score, seed: int) -> Surroundings:
     """Some simulated observations, and p-values at a few of them."""
     most = min(PICTURED, max(TESTED, MOST_NUMBERS // data.prior_pairs.x[0].numel()))
     chance = stream(seed, "surroundings")
-    rows = some_rows(len(data.prior_pairs.x), most, chance)
+    rows = some_rows(len(data.prior_pairs), most, chance)
     tested = some_rows(len(rows), TESTED, chance)
     x, pvalue = data.prior_pairs.x[rows], np.full(len(rows), np.nan)
-    features = data.pairs.observation(Draws(x)).features
-    centres = data.pairs.observation(data.observed).features
+    features, centres = (data.pairs.observation(Draws(at)).features for at in (x, data.observed.x))
     # Near among all pairs, so that the share that is near is that of the check.
     near = data.near.inside(torch.cat([features, data.pairs.features]), centres)[:, : len(rows)]
     if not data.around:
@@ -285,13 +234,12 @@ def _surroundings(data: Prepared, test: Score, seed: int) -> Surroundings:
     return Surroundings(x.cpu().numpy(), near.cpu().numpy(), pvalue)
 
 
-def _classify(data: Prepared, classifier: Classifier, seed: int) -> Any:
+def classify(data: Prepared, classifier: Classifier, seed: int) -> Any:
     """A classifier's probabilities at draws of q, with those of relabelled copies."""
     from .local.lc2st import lc2st  # trains networks, which a check may leave out
 
     rows = some_rows(len(data.test_pairs), PAIRS_OF_CLASSIFIER, stream(seed, "classifier"))
-    pairs = data.test_pairs.subset(rows)
-    observed = data.observed
+    pairs, observed = data.test_pairs.subset(rows), data.observed
     if pairs.theta_q is not None:
         pairs = replace(pairs, theta_q=pairs.theta_q[:, :1])
     elif pairs.flow is None:  # latents alone are evaluated on draws of their base
@@ -301,15 +249,13 @@ def _classify(data: Prepared, classifier: Classifier, seed: int) -> Any:
     return replace(found, null_probabilities=np.asarray(found.null_probabilities, np.float16))
 
 
-def _over_all_x(data: Prepared, alpha: float, seed: int) -> dict[str, Any]:
-    """Tests over all x; None where q has too few draws at each x, or a parameter is constant."""
-    draws = data.prior_pairs.theta_q
-    if (
-        draws is None
-        or draws.shape[1] < FEWEST_DRAWS
-        or (draws == draws[:1, :1]).all((0, 1)).any()
-    ):
-        return dict.fromkeys(("sbc", "coverage", "tarp"))
+def over_all_x(data: Prepared, alpha: float, seed: int) -> dict[str, Any]:
+    """Tests over all x; none where q has too few draws at each x, or a parameter is constant."""
+    draws = data.prior_pairs.theta_q  # (n, k, m)
+    if draws is None or draws.shape[1] < FEWEST_DRAWS:
+        return {}
+    if (draws == draws[:1, :1]).all((0, 1)).any():
+        return {}
     rows = some_rows(len(data.prior_pairs), PAIRS_OVER_ALL_X, stream(seed, "over all x"))
     pairs = data.prior_pairs.subset(rows)
     null = UniformRanks.enough(2 * pairs.m + 1, OVER_ALL_X * alpha)

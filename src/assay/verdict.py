@@ -1,38 +1,32 @@
-"""The verdict: rejected, passed, inconclusive or outside; its rules, and its sentences.
+"""The verdict: rejected, passed, inconclusive or outside; its rules, its sentences and its text.
 
 * **outside**: x_o is unlike the simulations, at a corrected p-value of 0.01. Nothing is said of q.
-* **rejected**: the exact test rejects q near x_o, corrected for the number of observations. Only
-  then is a row of the bounds called wrong.
-* **passed**: not rejected, and all means and widths are right within the tolerance, with a
-  probability of 95 %. The sentence is that bound.
+* **rejected**: the exact test rejects q near x_o. Only then is a row of the bounds called wrong.
+* **passed**: not rejected, and all means and widths are right within the tolerance (95 %).
 * **inconclusive**: not rejected, but q may be off by more than the tolerance.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .answers.predictive import PredictiveResult
 from .answers.rows import UNITS, Bounds, Row
-from .answers.typical import Typical
-from .local.score import ScoreResult
-from .printing import equals, number, percent, readable
+from .printing import as_frame, equals, laid_out, number, percent, readable, shorten, wrapped
 from .results import LEVELS, Frozen, holm, position
 
+if TYPE_CHECKING:
+    from .answers.predictive import PredictiveResult
+    from .answers.typical import Typical
+    from .local.score import ScoreResult
+
 REJECTED, OUTSIDE, INCONCLUSIVE, PASSED = "rejected", "outside", "inconclusive", "passed"
-# The most urgent first.
-VERDICTS = REJECTED, OUTSIDE, INCONCLUSIVE, PASSED
-# The share of the level that tests over all x have together.
-OVER_ALL_X = 0.1
-# Sentences on rows that are wrong besides those of parameters, and parameters that are named.
-MOST_OTHERS = 2
-# What a table says of each parameter.
-COLUMNS = "bias", "width", "coverage"
-WITHIN = "means within {}, widths within {}"
+VERDICTS = REJECTED, OUTSIDE, INCONCLUSIVE, PASSED  # the most urgent first
+OVER_ALL_X = 0.1  # the share of the level that tests over all x have together
 # Where the evidence lies, for each kind of feature of the test.
 KINDS = {
     "smooth": "in the shape of q, or in how it changes with x",
@@ -50,6 +44,17 @@ NEXT_STEPS = {
     INCONCLUSIVE: "Check with more pairs, or let the simulator make them around x_o.",
     PASSED: "Quote this bound; nothing else is needed.",
 }
+WITHIN = "means within {}, widths within {}"
+# What a table has of each parameter: its heading, what is right, and how it is written.
+COLUMNS = {
+    "bias": ("mean of q - true, sd", 0.0, "{:.2f} ({:.2f} to {:.2f})"),
+    "width": ("width q / true", 1.0, "{:.2f} ({:.2f} to {:.2f})"),
+    "coverage": ("90 % interval holds", 90.0, "{:.0f} % ({:.0f} to {:.0f})"),
+}
+# At most: lines on many observations and on a single one; parameters in a table, letters of their
+# names, and other wrong rows, or parameters, that are named.
+MOST_LINES, MOST_OF_ONE = 32, 16
+MOST_PARAMETERS, LETTERS, MOST_OTHERS = 8, 12, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +79,7 @@ class Verdict(Frozen):
     Args:
         names, labels: Names of the parameters and of the observations.
         alpha, tolerance: The level, and how far off q may be where it passes.
-        typical: Whether the observations are like the simulations.
-        test: The exact test of q near them.
+        typical, test: Whether the observations are like the simulations; q's test near them.
         bounds: How far off q can be near them; NaN where an observation is outside.
         remarks, settings: Sentences about the samples; settings, versions, how long it took.
         predictive: Where x_o lies among simulations of a draw of q; None without a simulator.
@@ -88,17 +92,23 @@ class Verdict(Frozen):
     labels: tuple[str, ...]
     alpha: float
     tolerance: float
-    typical: Typical
-    test: ScoreResult
+    typical: "Typical"
+    test: "ScoreResult"
     bounds: Bounds
     remarks: tuple[str, ...]
     settings: Mapping[str, Any]
-    predictive: PredictiveResult | None = None
+    predictive: "PredictiveResult | None" = None
     surroundings: Surroundings | None = None
     classified: Any = None
     sbc: Any = None
     coverage: Any = None
     tarp: Any = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        sizes = [len(part) for part in (self.labels, self.typical, self.test, self.bounds)]
+        if len(set(sizes)) > 1 or len(self.names) != len(self.bounds.names):
+            raise ValueError(f"check: expected parts that belong together; got {sizes} rows.")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -144,22 +154,16 @@ class Verdict(Frozen):
 
     def worst_parameters(self, i: int) -> list[int]:
         """All parameters: those of wrong rows, the worst first, then those farthest off."""
-        bias, ratio = self._farthest(i)
-        sizes = np.stack([bias / UNITS["bias"], np.log(ratio) / UNITS["width"]])
-        by_size = np.argsort(-np.nan_to_num(sizes).max(0), kind="stable").tolist()
+        bias, factor = self.bounds.farthest
+        sizes = np.fmax(bias[i] / UNITS["bias"], np.log(factor[i]) / UNITS["width"])
+        by_size = np.argsort(-np.nan_to_num(sizes), kind="stable").tolist()
         wrong = [self.names.index(name) for row in self.wrong(i) for name in row.parameters]
         return list(dict.fromkeys([*wrong, *by_size]))
-
-    def _farthest(self, i: int) -> tuple[np.ndarray, np.ndarray]:
-        """How far off means (m,) and widths (m,) may be, the latter as factors above one."""
-        b = self.bounds
-        bias = np.maximum(-b.bias_lower[i], b.bias_upper[i])
-        return bias, np.maximum(1 / b.width_lower[i], b.width_upper[i])
 
     def headline(self, which: int | str = 0) -> str:
         """The answer at one observation, in one or two sentences."""
         i = position(self.labels, which)
-        word, near = self.verdicts[i], self.nearest(i)
+        word, near = self.verdicts[i], f"nearest {percent(self.test.near[i] / self.settings['n'])}"
         corrected = f", corrected for {len(self)} observations" if len(self) > 1 else ""
         limits = self.limits(i, form="every mean is right within {} and every width within {}")
         if word == OUTSIDE:
@@ -173,18 +177,16 @@ class Verdict(Frozen):
             if self.tolerable(i):
                 word, words = f"{word}, but within the tolerance", f"{words}, but {limits} (95 %)"
         else:
-            p, found = float(self.test.pvalue[i]), "No error was found"
-            if self.bounds.wrong[i]:
-                found = "The test does not reject q"
+            p, wrong = float(self.test.pvalue[i]), self.bounds.wrong[i]
+            found = "The test does not reject q" if wrong else "No error was found"
             if p <= self.alpha:
                 found = f"p {equals(p)} is not significant{corrected}"
             words = f"{found}, but {self.reason(i)}"
             enough = float(self.bounds.pairs_for(self.tolerance)[i])
             if self.bounds.draws > 1 and math.isfinite(enough):
-                more, things = enough > self.bounds.n, "pairs"
+                more, n, things = enough > self.bounds.n, self.bounds.n, "pairs"
                 if "simulations" in self.settings:  # of which not all are pairs
-                    things = "simulations"
-                    enough *= self.settings["simulations"] / self.bounds.n
+                    enough, things = enough * self.settings["simulations"] / n, "simulations"
                 unit = 10 ** max(0, math.floor(math.log10(enough)) - 1)  # for two digits
                 about = f"About {math.ceil(enough / unit) * unit}" if more else "More"
                 words += f". {about} {things} would settle it"
@@ -199,10 +201,8 @@ class Verdict(Frozen):
             if self.bounds.draws < 2:
                 return "Check with more draws of q at each x; 16 are good."
             if np.isnan(self.bounds.bias[i] + self.bounds.width[i]).any():
-                return (
-                    "Check with more draws of q at each x, or without parameters that cannot be "
-                    "bounded."
-                )
+                other = "without parameters that cannot be bounded"
+                return f"Check with more draws of q at each x, or {other}."
             if "simulations" in self.settings:
                 return "Check with more simulations."
         return NEXT_STEPS[self.verdicts[i]]
@@ -224,46 +224,36 @@ class Verdict(Frozen):
             return self.limits(i)
         if self.bounds.draws < 2:
             return "widths cannot be bounded with one draw of q at each x"
-        bias, ratio = self._farthest(i)
+        bias, factor = (part[i] for part in self.bounds.farthest)
         names = [readable(name) for name in self.names]
-        unknown = [names[j] for j in np.flatnonzero(np.isnan(bias + ratio))]
+        unknown = [names[j] for j in np.flatnonzero(np.isnan(bias + factor))]
         if unknown:
-            return f"errors of {_listed(unknown[:MOST_OTHERS])} cannot be bounded"
-        in_means, in_widths = bias / self.tolerance, np.log(ratio) / math.log1p(self.tolerance)
-        j = in_means.argmax()
-        if in_means[j] >= in_widths.max():
+            return f"errors of {' and '.join(unknown[:MOST_OTHERS])} cannot be bounded"
+        in_means, in_widths = bias / self.tolerance, np.log(factor) / math.log1p(self.tolerance)
+        j, k = in_means.argmax(), in_widths.argmax()
+        if in_means[j] >= in_widths[k]:
             return f"a mean may be off by {number(float(bias[j]), 2)} sd ({names[j]})"
-        j = in_widths.argmax()
-        return f"a width may be off by a factor of {number(float(ratio[j]), 2)} ({names[j]})"
+        return f"a width may be off by a factor of {number(float(factor[k]), 2)} ({names[k]})"
 
     def other_sentences(self, which: int | str = 0) -> list[str]:
-        """What is wrong besides the numbers of a table, the worst first.
-
-        Coverage follows from means, widths and shapes. It counts for a parameter that no table
-        calls wrong, and for regions that hold too few true parameters, or where nothing is wrong.
-        """
+        """What is wrong besides the numbers of a table, the worst first."""
         rows = self.wrong(which)
-        in_table = [row for row in rows if _in_table(row)]
-        named = {row.parameters for row in in_table}
-        others = [
-            row
-            for row in rows
-            if row not in in_table
-            and not (row.kind == "coverage" and row.parameters in named)
-            and not (row.kind == "region_coverage" and row.value > row.right and named)
-        ]
-        # One region, or one interval of a parameter, is enough.
-        each = {(row.kind, row.parameters): row.sentence for row in reversed(others)}
+        # Coverage follows from means, widths and shapes. It counts for a parameter that no table
+        # calls wrong, and for regions that hold too few true ones, or where nothing is wrong.
+        in_table = [row for row in rows if row.kind in COLUMNS and row.right in (0, 1, LEVELS[1])]
+        named, each = {row.parameters for row in in_table}, {}
+        for row in reversed(rows):
+            follows = row.kind == "coverage" and row.parameters in named
+            follows |= row.kind == "region_coverage" and row.value > row.right and bool(named)
+            if row not in in_table and not follows:
+                # One region, or one interval of a parameter, is enough.
+                each[row.kind, row.parameters] = row.sentence
         return list(reversed(each.values()))[:MOST_OTHERS]
-
-    def nearest(self, i: int) -> str:
-        """The share of the pairs that is near an observation."""
-        return f"nearest {percent(self.test.near[i] / self.settings['n'])}"
 
     def limits(self, i: int, some: Any = slice(None), form: str = WITHIN) -> str:
         """How far off the means and the widths of some parameters can be at most, in words."""
-        bias, ratio = (float(part[some].max()) for part in self._farthest(i))
-        return form.format(f"{number(bias, 2)} sd", percent(ratio - 1))
+        bias, factor = (float(part[i, some].max()) for part in self.bounds.farthest)
+        return form.format(f"{number(bias, 2)} sd", percent(factor - 1))
 
     def evidence(self, i: int) -> str:
         """Where the test found its evidence."""
@@ -277,18 +267,116 @@ class Verdict(Frozen):
         if self.predictive is not None and any(known):
             sentences.append(self.predictive.describe(self.alpha, self.labels, known))
         low = [name for name, p in pvalues.items() if p <= OVER_ALL_X * self.alpha]
-        if low:
-            sentences.append(f"Over all x, {_listed(low)} reject{'' if low[1:] else 's'} q.")
-        elif pvalues:
-            sentences.append(f"Over all x, {_listed(list(pvalues))} do not reject q.")
+        if names := low or list(pvalues):
+            tests = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+            reject = f"reject{'' if low[1:] else 's'}" if low else "do not reject"
+            sentences.append(f"Over all x, {tests} {reject} q.")
         return sentences
 
+    def text(self, most: int = MOST_LINES) -> str:
+        """What was found, for a terminal; of many observations so many lines at most."""
+        step = wrapped(f"Next: {self.next_step(self.urgency[0])}", "  ")
+        if len(self) > 1:
+            lines = text_of_many(self, most)
+        elif self.verdicts[0] == OUTSIDE:
+            lines = [wrapped(self.headline(), "  ")]
+        else:
+            like = f"x_o is like the simulations (p {equals(float(self.typical.pvalue[0]))})."
+            foot = wrapped(" ".join([like, *self.context]), "  ")
+            for rows in range(MOST_PARAMETERS, 0, -1):  # as many as there is room for
+                lines = [wrapped(self.headline(), "  "), "", table_of_one(self, rows), "", foot]
+                if "\n".join([*lines, step]).count("\n") < MOST_OF_ONE:
+                    break
+        return "\n".join([*lines, *(wrapped(remark, "  ") for remark in self.remarks), step])
 
-def _in_table(row: Row) -> bool:
-    """Whether a table has the number of a row: of coverage, that of 90 % intervals."""
-    return row.kind in ("bias", "width") or (row.kind == "coverage" and row.right == LEVELS[1])
+    __repr__ = text
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """All numbers and words as plain values, ready for JSON; what is not known is None."""
+        observations = []
+        for i, word in enumerate(self.verdicts):
+            one: dict[str, Any] = {"label": self.labels[i], "verdict": word}
+            one |= {"sentence": self.headline(i), "next_step": self.next_step(i)}
+            one["pvalue"] = None if word == OUTSIDE else float(self.pvalue[i])
+            one["pvalue_of_x_o"] = float(self.typical.pvalue[i])
+            rows = (vars(row) | {"parameters": [*row.parameters]} for row in self.bounds.rows[i])
+            one["rows"] = [{k: v for k, v in row.items() if k != "sentence"} for row in rows]
+            observations.append(one)
+        about: dict[str, Any] = {"alpha": self.alpha, "tolerance": self.tolerance}
+        about |= {"hypothesis": self.test.hypothesis, "parameters": list(self.names)}
+        about |= {"observations": observations, "over_all_x": self.over_all_x}
+        settings = {name: plain(value) for name, value in self.settings.items()}
+        return about | {"remarks": list(self.remarks), "settings": settings}
+
+    def to_frame(self) -> Any:
+        """One row for each observation, as a pandas frame; a list of dicts without pandas."""
+        rows = []
+        for i, word in enumerate(self.verdicts):
+            row: dict[str, Any] = {"observation": self.labels[i], "verdict": word}
+            row["pvalue"] = math.nan if word == OUTSIDE else float(self.pvalue[i])
+            row |= {"pvalue_of_x_o": float(self.typical.pvalue[i]), "why": self.reason(i)}
+            for kind, (j, name) in product(("bias", "width"), enumerate(self.names)):
+                ends = zip(("", "_lower", "_upper"), self.bounds.table[kind][i, :, j], strict=True)
+                row |= {f"{kind}{end}[{readable(name)}]": float(value) for end, value in ends}
+            rows.append(row)
+        return as_frame(rows)
 
 
-def _listed(words: Sequence[str]) -> str:
-    """Words in a row, with 'and' before the last."""
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+def text_of_many(found: Verdict, most: int) -> list[str]:
+    """A line that counts, and a line for each observation, the most urgent first."""
+    words, rows = found.verdicts, []
+    for i in found.urgency[:most]:
+        p = "–" if words[i] == OUTSIDE else equals(float(found.pvalue[i])).lstrip("= ")
+        rows.append([found.labels[i], f" {words[i]}", p, found.reason(i)])
+    counts = ", ".join(f"{words.count(word)} {word}" for word in VERDICTS if word in words)
+    near, n = found.test.near[0], found.settings["n"]
+    pairs = f"nearest {percent(near / n)} of {n} pairs; corrected p"
+    table = laid_out(["", " verdict", "p", pairs], rows, left=2, clip_last=True)
+    lines = [wrapped(f"Of {len(found)} observations: {counts}.", "  "), "", *table, ""]
+    if len(found) > most:
+        lines.append(f"... and {len(found) - most} more")
+    return [*lines, wrapped(" ".join(found.context), "  ")] if found.context else lines
+
+
+def table_of_one(found: Verdict, most: int) -> str:
+    """Means, widths and coverage of the worst parameters, and other wrong rows, of one x_o."""
+    wrong, order = found.wrong(), found.worst_parameters(0)
+    chosen, rest = sorted(order[:most]), order[most:]
+    names = [readable(found.names[j]) for j in chosen]
+    short = [shorten(name, LETTERS) for name in names]
+    names = short if len(set(short)) == len(names) else names
+    cells = [[cell(found, j, kind) for kind in COLUMNS] for j in chosen]
+    rows = [[name, *row] for name, row in zip(names, cells, strict=True)]
+    lines = laid_out(["parameter", *(heading for heading, _, _ in COLUMNS.values())], rows)
+    if rest:
+        among = {row.parameters for row in wrong if row.kind in COLUMNS}
+        count = len(among & {(found.names[j],) for j in rest})
+        words = f"and {len(rest)} more" + (f", {count} of them wrong" if count else "")
+        limits = found.limits(0, rest)
+        lines.append(words if "nan" in limits else f"{words}: {limits}")
+    if found.other_sentences():
+        lines.append(f"Also: {'; '.join(found.other_sentences())}.")
+    if found.verdicts[0] == REJECTED and not wrong:
+        lines.append(f"No single number is wrong beyond its interval: {found.evidence(0)}.")
+    if any(text.endswith("*") for row in cells for text in row):
+        lines.append("* wrong. Intervals hold for all rows together with probability 0.95.")
+    return "\n".join(wrapped(line, "  ") for line in lines)
+
+
+def cell(found: Verdict, j: int, kind: str) -> str:
+    """A number with its interval, and a star where it is wrong."""
+    _, right, form = COLUMNS[kind]
+    numbers = found.bounds.table[kind][0, :, j]
+    numbers = 100 * numbers[:, 1] if kind == "coverage" else numbers
+    if np.isnan(numbers).any():
+        return "–"
+    wrong = found.verdicts[0] == REJECTED and not numbers[1] <= right <= numbers[2]
+    return form.format(*numbers) + (" *" if wrong else "  ")
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON knows."""
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

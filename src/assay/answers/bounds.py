@@ -1,34 +1,23 @@
 r"""How far is q from the true parameters near x_o? Simultaneous intervals.
 
-True parameters are compared with draws of q **at the same x**; a smooth mean of q in between would
-dilute errors. In units of a scale :math:`\sigma(x)` of q, let :math:`e_i` be the mean of the k
-draws at :math:`x_i` less the true parameter, and :math:`s_i^2` the variance of the draws. With
-weights :math:`w_i` that sum to one,
+True parameters are compared with draws of q **at the same x**. In units of a scale of q, let
+:math:`e_i` be the mean of the k draws at :math:`x_i` less the true parameter, :math:`s_i^2` the
+variance of the draws, and :math:`w_i` weights that sum to one; *at* x_o those of a local fit:
 
 .. math:: S = \sum_i w_i s_i^2, \qquad b = \sum_i w_i e_i, \qquad
     V = \frac{\sum_i w_i e_i^2 - b^2}{1 - \sum_i w_i^2} - \frac{S}{k} .
 
-V is the variance of true parameters around q's mean, without what k draws add to it: q's mean is
-:math:`b / \sqrt S` of its standard deviations too high, and q is :math:`\sqrt{S / V}` times too
-wide. Near x_o all simulations weigh the same, but for those that were made around x_o, which weigh
-prior over proposal; the numbers are averages over the neighbourhood. *At* x_o the weights are
-those of a local-quadratic fit.
-
-**Intervals** come from a bootstrap over sets (a true parameter with the draws at its x), with
-standard errors from influence functions. A family of intervals is as wide as the largest of its
-deviations, in standard errors, is in 95 % of bootstrap samples: all of it holds with probability
-0.95. At each observation there are two families. The first has means, widths and slopes of the
-mean; q is within a tolerance if its means and widths are. The second has all other rows.
-
-References: Hall 1992, *The Bootstrap and Edgeworth Expansion*, for deviations of means and widths,
-each in the standard error of its own sample; Romano and Wolf 2005, *Exact and Approximate Stepdown
-Methods*, whose first step this is; Clopper and Pearson 1934 for coverage.
+Then q's mean is :math:`b / \sqrt S` of its standard deviations too high, and q is
+:math:`\sqrt{S / V}` times too wide. Intervals come from a bootstrap over sets (a true parameter
+with the draws at its x). References: Hall 1992, *The Bootstrap and Edgeworth Expansion*; Romano
+and Wolf 2005, *Exact and Approximate Stepdown Methods*, whose first step this is; Clopper and
+Pearson 1934 for coverage.
 """
 
 import math
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.spatial
@@ -39,22 +28,27 @@ from torch import Tensor
 from .._support.inputs import cpu, full_precision
 from .._support.random import Seed, seed_of, stream
 from .._support.work import available_threads, one_thread, progress, spread_over
-from ..data.calibration import Calibration, Draws
 from ..data.guards import check_calibration
 from ..neighbourhood import Nearest, local_quadratic, principal_coordinates
 from ..results import LEVELS, clopper_pearson
-from .rows import Bounds, Table
+from .rows import Bounds
+
+if TYPE_CHECKING:
+    from ..data.calibration import Calibration
+
+Table = dict[str, np.ndarray]  # by kind, numbers with the ends of their intervals, (3, ...)
 
 BOOTSTRAP, CONFIDENCE = 1000, 0.95
 UNDEFINED = 0.01  # no interval for numbers that more bootstrap samples than this cannot estimate
-SCALE_SETS = 30  # nearest sets, of which the scale of q is taken
+SCALE_SETS, BASE_DRAWS = 30, 16  # nearest sets for the scale of q; draws of the base at each x
 MOST_SLOPES = 3  # coordinates along which means may change
 FEWEST_FOR_QUANTILES = 4  # draws at each x; widths and correlations need two
 MOST_PAIRED = 60  # parameters up to which there are correlations
-# Quantiles behind skewness and tails, and steps to both sides from which densities are taken.
+# Quantiles behind skewness and tails; steps to both sides from which densities are taken; and the
+# asymmetry around the median, the outer and the inner range, as sums of them.
 QUANTILES, STEPS = np.array([0.05, 0.25, 0.5, 0.75, 0.95]), np.array([0.04, 0.1, 0.1, 0.1, 0.04])
+CONTRASTS = np.array([[1.0, 0, -2, 0, 1], [-1, 0, 0, 0, 1], [0, -1, 0, 1, 0]])
 TIES = 0.02  # how much more of q than they should intervals may hold, where draws have ties
-BASE_DRAWS = 16  # draws of the base at each x in latent space
 # For pictures: true parameters near x_o, numbers of them, and draws beside each, at most.
 MOST_TRUTHS, MOST_NUMBERS, MOST_DRAWS = 400, 4_000_000, 4
 TINY, FARTHEST_LOG_WIDTH = 1e-12, 50.0
@@ -63,7 +57,7 @@ TINY, FARTHEST_LOG_WIDTH = 1e-12, 50.0
 @full_precision()
 @one_thread()
 def bounds(
-    calibration: Calibration, x_o: Any, near: float | Nearest | None = None, seed: Seed = 0
+    calibration: "Calibration", x_o: Any, near: float | Nearest | None = None, seed: Seed = 0
 ) -> Bounds:
     """Bounds how far q is from the true parameters near x_o, and at x_o itself.
 
@@ -78,16 +72,15 @@ def bounds(
         Numbers with simultaneous intervals for every parameter and every pair of them.
 
     Example:
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> theta, noise = torch.randn(2, 2000, 1, generator=generator)
-        >>> x, z = theta + noise, torch.randn(2000, 16, 1, generator=generator)
+        >>> theta, noise, *z = torch.randn(18, 2000, 1, generator=torch.Generator().manual_seed(0))
+        >>> x, z = theta + noise, torch.stack(z, 1)
         >>> wide = assay.Calibration(theta, x, x[:, None] / 2 + z, names=["mu"])  # 1, not 0.7
         >>> found = bounds(wide, [0.0])
         >>> found.wrong[0][0].sentence, found.bias.shape
         ('q is 1... times too wide in mu (1... to 1...)', (1, 1))
     """
     check_calibration(calibration)
-    features = calibration.features, calibration.observation(Draws.of(x_o)).features
+    features = calibration.features, calibration.observation(x_o).features
     near, seed = calibration.nearest(near), seed_of(seed)
     if calibration.plain_draws is None:
         members = calibration.sets(BASE_DRAWS, stream(seed, "base"))
@@ -101,34 +94,32 @@ def bounds(
     most = max(1, min(MOST_TRUTHS, MOST_NUMBERS // (len(centres) * calibration.m)))
     some = slice(0, count, math.ceil(count / most))
 
-    def bound(i: int) -> tuple[Table, ...]:
-        near_x_o = inside[i]
-        sets = NearSets(members[near_x_o], coordinates[near_x_o], weights[near_x_o], seed)
+    def bound(i: int) -> tuple[dict[str, Any], ...]:
+        sets = NearSets(members[inside[i]], coordinates[inside[i]], weights[inside[i]], seed)
         table, expected_width = numbers_near(sets)
         sizes = {"near": np.array(sets.worth), "expected_width": expected_width}
-        truths, draws = sets.truths[some], sets.draws[some, :MOST_DRAWS]
-        pictures = {"near_truths": truths, "near_draws": draws.reshape(-1, calibration.m)}
-        pictures = {name: part.astype(np.float32) for name, part in pictures.items()}
+        truths, draws = sets.truths[some], sets.draws[some, :MOST_DRAWS].reshape(-1, sets.m)
+        pictures = {"near_truths": np.float32(truths), "near_draws": np.float32(draws)}
         return table, numbers_at(sets, centres[i]), sizes, pictures
 
     with spread_over(min(available_threads(), len(inside))) as apply:
         found = list(progress(apply(bound, range(len(inside))), "bounding", total=len(inside)))
-    table, at, sizes, pictures = (
+    stacked: list[dict[str, Any]] = [
         {name: np.stack([each[name] for each in parts]) for name in parts[0]}
         for parts in zip(*found, strict=True)
-    )
-    both: dict[str, Any] = {"names": calibration.parameter_names, "share": near.share, **sizes}
-    both |= {"n": len(calibration), "draws": members.shape[1] - 1}
-    here: dict[str, Any] = {"at": Bounds(table=at, **both), **pictures}
-    return Bounds(table=table, **both, **here)
+    ]
+    table, at, sizes, pictures = stacked
+    sizes |= {"n": len(calibration), "draws": members.shape[1] - 1, "share": near.share}
+    here = Bounds(names=calibration.parameter_names, table=at, **sizes)
+    return replace(here, table=table, at=here, **pictures)
 
 
 class Estimate(NamedTuple):
-    """Numbers (...), their standard errors, and how far bootstrap samples are from them."""
+    """Numbers with standard errors, both (...), and deviations of bootstrap samples, (B, ...)."""
 
     value: np.ndarray
     error: np.ndarray
-    deviations: np.ndarray  # in standard errors, (B, ...)
+    deviations: np.ndarray  # in standard errors
 
     def interval(self, critical: float | np.ndarray) -> np.ndarray:
         """The numbers and both ends of intervals of so many standard errors, (3, ...)."""
@@ -138,36 +129,31 @@ class Estimate(NamedTuple):
 
 
 def unknown(*shape: int) -> Estimate:
-    """Numbers that cannot be known."""
+    """Numbers that cannot be estimated."""
     nothing = np.full(shape, np.nan)
     return Estimate(nothing, nothing, np.broadcast_to(nothing, (BOOTSTRAP, *shape)))
 
 
-def critical_value(estimates: Sequence[Estimate]) -> float:
-    """How many standard errors the intervals of a family reach, so that they hold together.
-
-    In 95 % of bootstrap samples no number deviates farther. Not fewer than a single number needs:
-    shares of 0 and 1 do not vary in the bootstrap.
-    """
+def critical_value(*estimates: Estimate) -> float:
+    """How many standard errors the intervals of a family reach, so that they hold together."""
     deviations = [each.deviations[:, np.isfinite(each.error)] for each in estimates]
     sizes = np.nan_to_num(np.abs(np.concatenate(deviations, 1)), nan=np.inf)
-    alone, largest = -float(scipy.special.ndtri((1 - CONFIDENCE) / 2)), sizes.max(1, initial=0.0)
+    largest = sizes.max(1, initial=0.0)
+    # Not fewer than a single number needs: shares of 0 and 1 do not vary in the bootstrap.
+    alone = -float(scipy.special.ndtri((1 - CONFIDENCE) / 2))
     return max(alone, float(np.quantile(largest, CONFIDENCE, method="higher")))
 
 
 class NearSets:
-    """The n sets near x_o, in units of a scale of q given x that is smooth in x.
-
-    From members (n, 1 + k, m), the true parameter first, coordinates in which nearness is measured
-    (n, e), weights (n,), and the seed of the bootstrap.
-    """
+    """The n sets near x_o, in units of a scale of q given x that is smooth in x."""
 
     def __init__(self, members: Tensor, coordinates: Tensor, weights: Tensor, seed: int) -> None:
+        """From members (n, 1 + k, m), true ones first, coordinates (n, e) and weights (n,)."""
         truth, draws = members[:, 0].numpy(), members[:, 1:].numpy()
         self.n, self.k, self.m = n, k, _ = draws.shape
         self.coordinates, self.bootstrap = coordinates, bootstrap_samples(n, seed)
-        self.weights = (weights / weights.sum()).numpy()
-        self.worth = float(1 / np.square(self.weights).sum())  # so many sets of equal weight
+        self.weights = w = (weights / weights.sum()).numpy()
+        self.worth = float(1 / np.square(w).sum())  # so many sets of equal weight
         nearest = nearest_sets(coordinates.numpy())
         # A single draw is measured from the mean of draws at other x, which dilutes errors.
         centre = draws.mean(1) if k > 1 else draws[nearest, 0].mean(1)
@@ -190,35 +176,32 @@ class NearSets:
         # is the sum of both squares: the mean of their product is zero.
         self.offset = (draws.mean(1) - truth) / scale
         self.square = self.offset**2 if k > 1 else self.truths**2 + self.draws[:, 0] ** 2
+        # The error of the log width that one true parameter gives, if it is distributed as draws.
+        square, fourth = (np.einsum("n,nkj->j", w, self.draws**power) / k for power in (2, 4))
+        kurtosis = fourth / np.where(square > 0, square, np.nan) ** 2
+        self.width_error = np.sqrt(np.maximum(kurtosis - 1, 0)) / 2  # (m,)
 
     def comparable_truths(self) -> np.ndarray:
-        """True parameters with as much noise of q's mean in them as draws have, (n, m).
-
-        Both are measured from the mean of k - 1 draws. Its variance is S / (k - 1), which is a
-        larger part of the variance of true parameters, V, than of that of draws, S, if q is wide.
-        """
+        """True parameters with as much noise of q's mean in them as draws have, (n, m)."""
+        # Both are less the mean of k - 1 draws, whose variance is S / (k - 1): if q is too wide, a
+        # larger part of the variance V of true parameters than of that of draws, S.
         w, k = self.weights, self.k
         mean, s = w @ self.truths, w @ self.variance
-        v = (w @ self.square - (w @ self.offset) ** 2) / (1 - np.square(w).sum()) - s / k
+        v = (w @ self.square - (w @ self.offset) ** 2) / (1 - 1 / self.worth) - s / k
         v = np.maximum(v, 0)
         own = np.sqrt(v / np.maximum(v + s / (k - 1), TINY))
         return np.asarray((mean + (self.truths - mean) * own) * math.sqrt(k / (k - 1)))
 
-    def estimate(
-        self, value: np.ndarray, influence: np.ndarray, error: np.ndarray | None = None
-    ) -> Estimate:
-        """Numbers (...) from the influence (n, ...) of each set; standard errors, if known."""
+    def estimate(self, value: np.ndarray, influence: np.ndarray) -> Estimate:
+        """Numbers (...) from the influence (n, ...) of each set."""
         pulls = np.einsum("n,n...->n...", self.weights, influence)
-        deviations = np.tensordot(self.bootstrap, pulls, 1)
-        if error is not None:
-            return Estimate(value, error, deviations / error)
         squares = np.square(pulls).sum(0)
         error = np.sqrt(np.where(squares > TINY**2, squares, np.nan) * self.n / (self.n - 1))
         # The error is itself estimated. This factor turns normal quantiles near 2.7 into those of
         # Student, with degrees of freedom two over the relative variance of the sum of squares.
         # Deviations keep the plain error.
         inflated = error * (1 + np.power(pulls, 4).sum(0) / squares**2 - 1 / self.n)
-        return Estimate(value, inflated, deviations / error)
+        return Estimate(value, inflated, np.tensordot(self.bootstrap, pulls, 1) / error)
 
 
 def nearest_sets(coordinates: np.ndarray) -> np.ndarray:
@@ -245,25 +228,22 @@ def numbers_near(sets: NearSets) -> tuple[Table, np.ndarray]:
     known = np.isfinite(moments.deviations).mean(0) >= 1 - UNDEFINED
     moments = moments._replace(error=np.where(known, moments.error, np.nan))
     slopes = mean_slopes(sets)
-    critical = critical_value([moments, slopes])
-    bias, log_width = moments.interval(critical).swapaxes(0, 1)
-    wrong_width = (log_width[1] > 0) | (log_width[2] < 0)
-    shapes, (fisher, z) = shape_differences(sets), correlations(sets)
-    shares = coverages(sets, wrong_width)
-    critical_of_others = critical_value([shapes, fisher, shares])
+    critical = critical_value(moments, slopes)
+    table = bias_and_factor(moments, critical) | {"slope": slopes.interval(critical)}
+    wrong_width = (table["width"][1] > 1) | (table["width"][2] < 1)
+    shapes, shares = shape_differences(sets), coverages(sets, wrong_width)
+    z_difference, z = correlations(sets)
+    critical_of_others = critical_value(shapes, z_difference, shares)
     # A wrong width leaves more of the noise of q's mean in one of both shapes than in the other.
-    skewness, tails = np.where(wrong_width, np.nan, shapes.interval(critical_of_others)).swapaxes(
-        0, 1
-    )
-    correlation = np.tanh(z) - np.tanh(z - fisher.interval(critical_of_others))
-    correlation = np.where(np.eye(sets.m) > 0, 0.0, correlation)
+    shape = np.where(wrong_width, np.nan, shapes.interval(critical_of_others))  # (3, 2, m)
+    table |= {"skewness": shape[:, 0], "tails": shape[:, 1]}
+    correlation = np.tanh(z) - np.tanh(z - z_difference.interval(critical_of_others))
+    table["correlation"] = np.where(np.eye(sets.m) > 0, 0.0, correlation)
     tail = 2 * scipy.special.ndtr(-critical_of_others)
     ends = clopper_pearson(np.nan_to_num(shares.value), sets.worth, tail)
-    covered = np.where(np.isfinite(shares.value), [shares.value, *ends], np.nan)
-    table = {"bias": bias, "width": factors(log_width), "slope": slopes.interval(critical)}
-    table |= {"skewness": skewness, "tails": tails, "correlation": correlation}
-    table |= {"coverage": covered[:, :-1], "region_coverage": covered[:, -1]}
-    return table, critical * expected_width_error(sets, sets.weights)
+    share = np.where(np.isfinite(shares.value), [shares.value, *ends], np.nan)  # (3, m + 1, 3)
+    table |= {"coverage": share[:, :-1], "region_coverage": share[:, -1]}
+    return table, critical * sets.width_error / math.sqrt(sets.worth)
 
 
 def numbers_at(sets: NearSets, centre: Tensor) -> Table:
@@ -271,26 +251,21 @@ def numbers_at(sets: NearSets, centre: Tensor) -> Table:
     design, projection = local_quadratic(sets.coordinates, centre, sets.weights)
     moments = bias_and_width(sets, design, projection)
     # Of few sets the errors of widths are hardly known: they are at least those that draws have.
-    moments.error[1] = np.maximum(moments.error[1], expected_width_error(sets, projection[0]))
+    least = sets.width_error * np.linalg.norm(projection[0])
+    moments.error[1] = np.maximum(moments.error[1], least)
     sizes = np.nan_to_num(np.abs(moments.deviations), nan=np.inf)
-    critical = np.quantile(sizes, CONFIDENCE, axis=0, method="higher")
+    return bias_and_factor(moments, np.quantile(sizes, CONFIDENCE, axis=0, method="higher"))
+
+
+def bias_and_factor(moments: Estimate, critical: float | np.ndarray) -> Table:
+    """Biases and widths with the ends of their intervals, from biases and log widths."""
     bias, log_width = moments.interval(critical).swapaxes(0, 1)
-    return {"bias": bias, "width": factors(log_width)}
-
-
-def factors(log_width: np.ndarray) -> np.ndarray:
-    """Widths with their ends (3, m) as factors; NaN for ends that are farther than any width."""
-    known = np.abs(log_width) < FARTHEST_LOG_WIDTH
-    return np.asarray(np.exp(np.where(known, log_width, np.nan)))
+    possible = np.abs(log_width) < FARTHEST_LOG_WIDTH
+    return {"bias": bias, "width": np.exp(np.where(possible, log_width, np.nan))}
 
 
 def bias_and_width(sets: NearSets, design: np.ndarray, projection: np.ndarray) -> Estimate:
-    """Biases and log widths, (2, m); each deviation is in standard errors of its own sample.
-
-    Means of e, e^2 and s^2 are the intercepts of a regression with a design (n, p) and the matrix
-    (p, n) that takes values to coefficients. Near x_o the design is a column of ones; at x_o it
-    has powers of coordinates.
-    """
+    """Biases and log widths, (2, m), by a regression: a design (n, p) and a projection (p, n)."""
     values, k = np.stack([sets.offset, sets.square, sets.variance]), sets.k
     coefficients, weights = projection @ values, projection[0]  # (3, p, m) and (n,)
     # Residuals over 1 - leverage, which a set that is fitted almost alone must not blow up.
@@ -298,37 +273,20 @@ def bias_and_width(sets: NearSets, design: np.ndarray, projection: np.ndarray) -
     pulls = (values - design @ coefficients) * (weights / (1 - leverage))[:, None]
     products = pulls[:, None] * pulls  # (3, 3, n, m)
     without_own = 1 - np.square(weights).sum()
-
-    def studentise(means: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers and errors (2, r, m) of r samples, from means (3, r, m) with covariances."""
-        b, square, s = means
-        v = (square - b**2) / without_own - s / k
-        s, v = (np.where(part > 0, part, np.nan) for part in (s, v))
-        of_bias = [1 / np.sqrt(s), 0 * b, -b / (2 * s**1.5)]
-        twice = 2 * without_own * v
-        of_log_width = [2 * b / twice, -1 / twice, 1 / (2 * s) + 1 / (2 * k * v)]
-        gradient = np.array([of_bias, of_log_width])  # in b, square and s: (2, 3, r, m)
-        error = np.sqrt(np.einsum("pirm,ijrm,pjrm->prm", gradient, covariance, gradient))
-        # The log of an estimated variance is too small by half of its relative variance.
-        return np.stack([b / np.sqrt(s), np.log(s / v) / 2 - error[1] ** 2]), error
-
     samples = np.vstack([np.zeros(sets.n), sets.bootstrap])  # the first one is the data
-    means = coefficients[:, :1] + samples @ pulls
-    found, error = studentise(means, products.sum(2, keepdims=True) + samples @ products)
-    deviations = (found[:, 1:] - found[:, :1]) / error[:, 1:]
+    b, square, s = coefficients[:, :1] + samples @ pulls  # (1 + B, m) each
+    covariance = products.sum(2, keepdims=True) + samples @ products  # (3, 3, 1 + B, m)
+    v = (square - b**2) / without_own - s / k
+    s, v = (np.where(part > 0, part, np.nan) for part in (s, v))
+    twice = 2 * without_own * v
+    of_bias = [1 / np.sqrt(s), 0 * b, -b / (2 * s**1.5)]
+    of_log_width = [2 * b / twice, -1 / twice, 1 / (2 * s) + 1 / (2 * k * v)]
+    gradient = np.array([of_bias, of_log_width])  # in b, square and s: (2, 3, 1 + B, m)
+    error = np.sqrt(np.einsum("pibm,ijbm,pjbm->pbm", gradient, covariance, gradient))
+    # The log of an estimated variance is too small by half of its relative variance.
+    found = np.stack([b / np.sqrt(s), np.log(s / v) / 2 - error[1] ** 2])
+    deviations = (found[:, 1:] - found[:, :1]) / error[:, 1:]  # each by its own sample's error
     return Estimate(found[:, 0], error[:, 0], deviations.swapaxes(0, 1))
-
-
-def expected_width_error(sets: NearSets, estimator: np.ndarray) -> np.ndarray:
-    """Standard errors (m,) of log widths if true parameters were distributed as draws are.
-
-    For means by the weights (n,) of an estimator.
-    """
-    square, fourth = (
-        np.einsum("n,nkj->j", sets.weights, sets.draws**power) / sets.k for power in (2, 4)
-    )
-    kurtosis = fourth / np.where(square > 0, square, np.nan) ** 2
-    return np.asarray(np.sqrt(np.maximum(kurtosis - 1, 0) * np.square(estimator).sum()) / 2)
 
 
 def mean_slopes(sets: NearSets) -> Estimate:
@@ -360,13 +318,12 @@ def skewness_and_tails(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndar
     one_over_density = np.where(one_over_density > 0, one_over_density, np.nan)
     share = (values[:, :, None] <= quantiles).mean(1)  # (n, 5, m)
     influence = (QUANTILES[:, None] - share) * one_over_density
-    low, lower, middle, upper, high = quantiles
-    # Of few values, quantiles may be the same.
-    outer, inner = (np.where(part > 0, part, np.nan) for part in (high - low, upper - lower))
-    skewness, tails = (high + low - 2 * middle) / outer, np.log(outer / inner)
-    low, lower, middle, upper, high = influence.swapaxes(0, 1)
-    on_skewness = ((1 - skewness) * high + (1 + skewness) * low - 2 * middle) / outer
-    on_tails = (high - low) / outer - (upper - lower) / inner
+    asymmetry, *ranges = CONTRASTS @ quantiles
+    outer, inner = np.where(np.greater(ranges, 0), ranges, np.nan)  # of few values, quantiles tie
+    skewness, tails = asymmetry / outer, np.log(outer / inner)
+    on_asymmetry, on_outer, on_inner = (CONTRASTS @ influence).swapaxes(0, 1)
+    on_skewness = (on_asymmetry - skewness * on_outer) / outer
+    on_tails = on_outer / outer - on_inner / inner
     return np.stack([skewness, tails]), np.stack([on_skewness, on_tails], 1)
 
 
@@ -386,7 +343,7 @@ def correlations(sets: NearSets) -> tuple[Estimate, np.ndarray]:
     if m > MOST_PAIRED or sets.k == 1:
         return unknown(m, m), np.full((m, m), np.nan)
     e = sets.offset - w @ sets.offset
-    true = e[:, :, None] * e[:, None] / (1 - np.square(w).sum()) - own / sets.k
+    true = e[:, :, None] * e[:, None] / (1 - 1 / sets.worth) - own / sets.k
     parts = []
     for covariance in (own, true):
         variance = w @ np.einsum("njj->nj", covariance)
@@ -402,32 +359,24 @@ def correlations(sets: NearSets) -> tuple[Estimate, np.ndarray]:
 
 
 def coverages(sets: NearSets, wrong_width: np.ndarray) -> Estimate:
-    """Shares of true parameters in intervals of q, and in its ellipsoids last, (m + 1, 3).
-
-    Where a width is wrong (m,), true parameters are made comparable with draws.
-    """
+    """Shares of true parameters in intervals of q, and in its ellipsoids last, (m + 1, 3)."""
     w, levels = sets.weights, np.array(LEVELS)
     if sets.k < FEWEST_FOR_QUANTILES:
         return unknown(sets.m + 1, len(levels))
+    truths = np.where(wrong_width, sets.comparable_truths(), sets.truths)
+    members = np.concatenate([truths[:, None], sets.draws], 1)  # (n, 1 + k, m)
     metric = np.linalg.pinv(np.nan_to_num(np.einsum("n,njl->jl", w, sets.covariance)))
-
-    def with_length(values: np.ndarray) -> np.ndarray:
-        """Values (..., m) and their squared length, (..., m + 1)."""
-        known = np.nan_to_num(values)
-        length = np.einsum("...j,jl,...l->...", known, metric, known, optimize=True)
-        return np.concatenate([values, length[..., None]], -1)
-
-    truths: np.ndarray = np.where(wrong_width, sets.comparable_truths(), sets.truths)
-    truths, draws = with_length(truths), with_length(sets.draws)
+    finite = np.nan_to_num(members)
+    length = np.einsum("nij,jl,nil->ni", finite, metric, finite, optimize=True)
+    members = np.concatenate([members, length[..., None]], 2)  # (n, 1 + k, m + 1)
     both_ends = np.concatenate([(1 - levels) / 2, (1 + levels) / 2, levels])
-    lower, upper, radius = np.split(weighted_quantiles(draws, w, both_ends).T, 3, 1)
+    lower, upper, radius = np.split(weighted_quantiles(members[:, 1:], w, both_ends).T, 3, 1)
     lower[-1], upper[-1] = -np.inf, radius[-1]  # all are (m + 1, 3)
-    inside, inside_q = (
-        (values[..., None] >= lower) & (values[..., None] <= upper) for values in (truths, draws)
-    )
-    share_q = np.einsum("n,nkjl->jl", w, inside_q) / sets.k
+    inside = (members[..., None] >= lower) & (members[..., None] <= upper)
+    share_q = np.einsum("n,nkjl->jl", w, inside[:, 1:]) / sets.k
     # With ties, intervals of q hold more of q than they should: then nothing is known.
-    known = (np.abs(share_q - levels) <= TIES) & ~np.isnan(truths).any(0)[:, None]
-    share = np.where(known, np.einsum("n,njl->jl", w, inside), np.nan)
+    known = (np.abs(share_q - levels) <= TIES) & ~np.isnan(members[:, 0]).any(0)[:, None]
+    share = np.where(known, np.einsum("n,njl->jl", w, inside[:, 0]), np.nan)
     error = np.where(known, np.sqrt(levels * (1 - levels) / sets.worth), np.nan)
-    return sets.estimate(share, inside - share, error)
+    pulls = w[:, None, None] * (inside[:, 0] - share)
+    return Estimate(share, error, np.tensordot(sets.bootstrap, pulls, 1) / error)

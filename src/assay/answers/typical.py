@@ -1,9 +1,8 @@
 r"""Is x_o like the simulations? An exact p-value, and the features that do not fit.
 
-If the simulator makes x_o, then x_o and the simulated x are exchangeable. Scores of how strange an
-x is are learned on one part of the simulations; x_o is then ranked among B others, and the
-conformal :math:`p = \operatorname{rank} / (B + 1)` is exact, whatever the scores (Vovk, Gammerman
-and Shafer 2005, *Algorithmic Learning in a Random World*).
+Scores of how strange an x is are learned on one part of the simulations; x_o is then ranked among
+B others, and the conformal :math:`p = \operatorname{rank} / (B + 1)` is exact, whatever the scores
+(Vovk, Gammerman and Shafer 2005, *Algorithmic Learning in a Random World*).
 
 Scores are of six kinds: residuals of a feature given the others, by a linear and by an additive
 fit (Hastie and Tibshirani 1990, *Generalized Additive Models*); residuals in units of a scale that
@@ -97,9 +96,9 @@ def typical(x: Any, x_o: Any, embed: Embed | None = None, seed: Seed = 0) -> "Ty
         torch.cat([features_of(part, each).double().cpu() for each in embeddings], 1).numpy()
         for part in (simulated, observed)
     )
-    indices = [", ".join(map(str, index)) for index in np.ndindex(shape)] if plain else []
-    names = [f"embed(x)[{j}]" for j in range(features.shape[1] - len(indices))]
-    return compare(features, own, names + [f"x[{index}]" for index in indices], seed_of(seed))
+    names = [f"x[{', '.join(map(str, i))}]" for i in np.ndindex(shape)] if plain else []
+    embedded = [f"embed(x)[{j}]" for j in range(features.shape[1] - len(names))]
+    return compare(features, own, embedded + names, seed_of(seed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +126,8 @@ class Typical(Frozen):
     def outside(self) -> np.ndarray:
         """Whether observations are unlike the simulations, (o,).
 
-        Their corrected p-value is at most 0.01. With few simulations it is the smallest that is
-        possible, if that is at most 0.05. Or they are far stranger than all simulations, which no
-        p-value says where there are too few.
+        Their corrected p-value is at most 0.01, or the smallest that is possible, up to 0.05; or
+        they are far stranger than all simulations.
         """
         smallest = len(self) / (1 + self.ranked) * (1 + 1e-9)
         level = max(OUTSIDE, smallest) if smallest <= MOST_OUTSIDE else OUTSIDE
@@ -166,18 +164,22 @@ def compare(x: np.ndarray, x_o: np.ndarray, names: list[str], seed: int) -> Typi
     # Equal rows get equal scores to the last bit: they are scored once.
     rows, which = np.unique(z[learned:], axis=0, return_inverse=True)
     scores = strangeness(np.concatenate([z[:learned], rows]), learned, pairs)
-    scores = {kind: part[which.ravel()] for kind, part in scores.items()}
+    scores = {kind: part[which.ravel()] for kind, part in scores.items()}  # (ranked + o, c)
     pvalues, sentences = [], []
     for i, (p, kind, column) in enumerate(rank(scores, ranked)):
         first, other = pairs[column] if kind == "pair" else (column, column)
         value = "" if reduced else f" = {number(float(x_o[i, first]), 2)}"
         size = number(float(scores[kind][ranked + i, column]), 2)
+        sentence = ALONE if z.shape[1] == 1 and kind != "single" else SENTENCES[kind]
         words = {"name": names[first], "other": names[other], "value": value, "size": size}
-        alone = z.shape[1] == 1 and kind != "single"
-        sentences.append((ALONE if alone else SENTENCES[kind]).format(**words))
+        sentences.append(sentence.format(**words))
         pvalues.append(p)
-    farthest = [beyond(scores[kind], ranked) for kind in PLAIN_KINDS if kind in scores]
-    return Typical(np.array(pvalues), tuple(sentences), ranked, np.max(farthest, 0) >= BY_FAR)
+    beyond = []  # how far observations are beyond the usual, over the farthest simulation
+    for part in (scores[kind] for kind in PLAIN_KINDS if kind in scores):
+        usual, farthest = np.quantile(part[:ranked], 1 - TAIL, axis=0), part[:ranked].max(0)
+        # Scores are in units of standard deviations, about: less than one is never far.
+        beyond.append(((part[ranked:] - usual) / np.maximum(farthest - usual, 1.0)).max(1))
+    return Typical(np.array(pvalues), tuple(sentences), ranked, np.max(beyond, 0) >= BY_FAR)
 
 
 def standardise(x: np.ndarray, n: int) -> np.ndarray:
@@ -193,11 +195,7 @@ def standardise(x: np.ndarray, n: int) -> np.ndarray:
 
 
 def rank(scores: dict[str, np.ndarray], b: int) -> Iterator[tuple[float, str, int]]:
-    """P-values of o observations among b simulations, by scores (b + o, c) of each kind.
-
-    With each comes the kind in which the fewest simulations are as strange, and its largest score;
-    not the length where another is as good, for that says what is strange.
-    """
+    """P-values of o observations by scores (b + o, c), with the strangest kind and its score."""
     kinds, k = np.array(list(scores)), max(2, int(TAIL * (b + 1)))
     top = {kind: np.partition(part[:b].T, -k - 1)[:, -k - 1 :] for kind, part in scores.items()}
     among = {kind: part[: b + 1].T.copy() for kind, part in scores.items()}
@@ -210,15 +208,9 @@ def rank(scores: dict[str, np.ndarray], b: int) -> Iterator[tuple[float, str, in
         largest = excesses(largest, largest, k)
         decisive, own = largest.max(0), largest[:, -1]
         as_strange = (largest >= own[:, None]).sum(1)
+        # Not the length where another is as good, for that says what is strange.
         kind = str(kinds[np.lexsort([-own, kinds == "length", as_strange])[0]])
         yield float((decisive >= decisive[-1]).mean()), kind, int(each[kind][:, -1].argmax())
-
-
-def beyond(scores: np.ndarray, b: int) -> np.ndarray:
-    """How far o observations are beyond the usual, over the farthest simulation, by (b + o, c)."""
-    usual, farthest = np.quantile(scores[:b], 1 - TAIL, axis=0), scores[:b].max(0)
-    # Scores are in units of standard deviations, about: less than one is never far.
-    return np.asarray(((scores[b:] - usual) / np.maximum(farthest - usual, 1.0)).max(1))
 
 
 def excesses(scores: np.ndarray, top: np.ndarray, k: int) -> np.ndarray:
@@ -260,13 +252,9 @@ def strangeness(z: np.ndarray, n: int, pairs: np.ndarray) -> dict[str, np.ndarra
 def fit(
     z: np.ndarray, targets: np.ndarray, functions: int, penalties: np.ndarray = PENALTIES
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Predicts targets (n, d), each from functions of all features z (n + b, d) but its own.
-
-    The penalty of each is chosen by the error on a held-out half. Returns predictions (n + b, d);
-    the root mean squares (d,) of residuals (n, d) that were left out of five fits, and these.
-    """
+    """Targets (n, d) predicted by features z (n + b, d) but their own, with left-out residuals."""
     n, d = targets.shape
-    functions = max(1, min(functions, n // (3 * d)))
+    functions, half = max(1, min(functions, n // (3 * d))), n // 2
     # What is not linear is not extrapolated; the faster a wave, the less it weighs.
     inner, feature = np.clip(z, -5, 5), np.eye(d, dtype=bool)
     each = [z, 0.5 * (np.square(inner) - 1)]
@@ -275,23 +263,23 @@ def fit(
     design = np.stack(each[:functions], 2).reshape(len(z), -1)
     own = np.repeat(feature, functions, 1)
     first, second = np.triu_indices(d, 1)
-    if functions == MOST_FUNCTIONS and len(first) + functions * d < n // 2:
+    if functions == MOST_FUNCTIONS and len(first) + functions * d < half:
         design = np.hstack([design, 0.7 * inner[:, first] * inner[:, second]])
         own = np.hstack([own, feature[:, first] | feature[:, second]])
-    train, half, errors = design[:n], n // 2, []
-    for penalty in penalties:
+    train, errors = design[:n], []
+    for penalty in penalties:  # chosen for each target by the error on a held-out half
         weights = ridge(train[:half], targets[:half], own, np.full(d, penalty))
         missed = targets[half:] - targets[:half].mean(0) - train[half:] @ weights
         errors.append(np.square(missed).mean(0))
     chosen = penalties[np.argmin(errors, 0)]
-    left_out = np.empty_like(targets)
+    residuals = np.empty_like(targets)
     for fold in range(5):
         out = np.arange(n) % 5 == fold
         weights = ridge(train[~out], targets[~out], own, chosen)
-        left_out[out] = targets[out] - targets.mean(0) - train[out] @ weights
-    size = np.sqrt(np.square(left_out).mean(0))
-    predicted = targets.mean(0) + design @ ridge(train, targets, own, chosen)
-    return predicted, np.where(size > TINY, size, 1.0), left_out
+        residuals[out] = targets[out] - targets.mean(0) - train[out] @ weights
+    size = np.sqrt(np.square(residuals).mean(0))
+    predicted = targets.mean(0) + design @ ridge(train, targets, own, chosen)  # (n + b, d)
+    return predicted, np.where(size > TINY, size, 1.0), residuals
 
 
 def ridge(design: np.ndarray, y: np.ndarray, own: np.ndarray, penalties: np.ndarray) -> np.ndarray:

@@ -15,7 +15,6 @@ from typing import Any
 from .. import __version__
 from .._support.files import atomic_write
 from .._support.inputs import check_kind, check_path
-from ..text import record
 from ..verdict import OUTSIDE, Verdict
 from .bounds import forest, near
 from .classifier import pairs, pp
@@ -72,7 +71,7 @@ def _data(check: Verdict) -> dict[str, Any]:
         "places": places(check),
         "average": {name: figure.plain for name, figure in average_figures(check).items()},
         "own": ["forest", "near", "null", "pp", "pairs"],
-        "record": _short(record(check)),
+        "record": _short(check.record),
         "observations": [_figures(check, i) for i in range(len(check))],
     }
 
