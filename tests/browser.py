@@ -9,17 +9,11 @@ from pathlib import Path
 
 import pytest
 
-FLAGS = (
-    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-    # Clicks do not wait for scrolling to end.
-    *(
-        "--force-prefers-reduced-motion",
-        "--disable-dev-shm-usage",
-        "--hide-scrollbars",
-        "--window-size=1280,900",
-    ),
-)
+FLAGS = """
+    --headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars
+    --disable-background-networking --disable-component-update --disable-sync
+    --disable-dev-shm-usage --force-prefers-reduced-motion --window-size=1280,900
+""".split()
 # Figures of the selected observation, and of all of them.
 OWN = ("forest", "near", "pp", "pairs", "null")
 OTHERS = ("places", "sbc", "coverage", "tarp")
@@ -35,14 +29,13 @@ def unavailable(reason):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    programs = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
-    if programs:
+    missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    missing += ["selenium"] * (importlib.util.find_spec("selenium") is None)
+    if missing:
         unavailable(
-            f"no {' and no '.join(programs)}: install the Debian packages chromium and "
-            "chromium-driver"
+            f"no {' and no '.join(missing)}: install the Debian packages chromium, "
+            "chromium-driver and python3-selenium"
         )
-    if importlib.util.find_spec("selenium") is None:
-        unavailable("no selenium: pip install selenium, or the Debian package python3-selenium")
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -60,10 +53,10 @@ def browser(tmp_path_factory):
 class Page:
     """A report that is open in a browser."""
 
-    def __init__(self, driver, path):
+    def __init__(self, driver, path, fragment=""):
         self.driver = driver
         driver.get_log("browser"), driver.get_log("performance")
-        driver.get(path.as_uri())
+        driver.get(path.as_uri() + fragment)
         self.wait("document.documentElement.dataset.ready === 'true'")
 
     def run(self, script, *arguments):

@@ -1,7 +1,7 @@
 """Results made of random numbers, without any test or training, and the pictures of them.
 
-Every public plot has at least one case; ``python -m tests.plots.cases`` draws them all anew and
-writes the baselines that ``test_images.py`` compares with.
+Every public plot has a case of its name, and others; ``python -m tests.plots.cases`` draws them
+all anew and writes the baselines that ``test_every.py`` compares with.
 """
 
 from dataclasses import replace
@@ -11,7 +11,6 @@ from pathlib import Path
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.special import expit
 
 import assay
@@ -35,17 +34,19 @@ PIXELS = 272
 NAMES = ("$g_{Na}$ conductance", "a_rather_long_parameter_name", "_C_m")
 LATEX = (r"$\theta_1$", r"$\nonsense$", "a rather long name of a parameter")
 WORDS = {"hypothesis": "q = p", "settings": {"test": "ℓ-C2ST", "n": 100, "scope": "at x_o"}}
+random = np.random.default_rng
 
 
-def random(seed=0):
-    return np.random.default_rng(seed)
+def correlated(rng, s, m):
+    theta = rng.normal(size=(s, m))
+    theta[:, 1:] += 0.6 * theta[:, :1]
+    return theta
 
 
 def local(m=2, s=1000, strength=1.0, h=99):
     """One observation; the probability of class 1 rises along the first parameter."""
     rng = random(m)
-    theta = rng.normal(size=(s, m))
-    theta[:, 1:] += 0.6 * theta[:, :1]
+    theta = correlated(rng, s, m)
     slopes = strength * np.array([1.0, 0.5, *np.zeros(8)])[:m]
     data = expit(theta @ slopes - 0.1 * strength)
     null = expit(0.15 * strength * rng.normal(size=(h, m)) @ theta.T)
@@ -63,9 +64,7 @@ def local(m=2, s=1000, strength=1.0, h=99):
 
 def reference(m, r=1000):
     """Draws of the truth that belong to it: a little higher in the first parameter."""
-    theta = random(100 + m).normal(size=(r, m))
-    theta[:, 1:] += 0.6 * theta[:, :1]
-    return theta + np.array([0.8, *np.zeros(m - 1)])
+    return correlated(random(100 + m), r, m) + np.array([0.8, *np.zeros(m - 1)])
 
 
 def many(o=20, h=199, wrong=0.5):
@@ -88,65 +87,50 @@ def many(o=20, h=199, wrong=0.5):
 
 def ranks(j=2, n=400, k=30):
     """Ranks of quantities of which the first is overconfident and the others are right."""
-    rng = random(j)
     shapes = np.where(np.arange(j) == 0, 0.6, 1.0)
-    return np.minimum((rng.beta(shapes, shapes, size=(n, j)) * (k + 1)).astype(int), k)
+    return np.minimum((random(j).beta(shapes, shapes, size=(n, j)) * (k + 1)).astype(int), k)
 
 
-def copies(n, cells, h=199):
-    """Counts of uniform ranks below the edges of cells, with shape (g, h)."""
-    shares = np.array(cells.sizes) / sum(cells.sizes)
-    return random(9).multinomial(n, shares, size=h).T.cumsum(0)
-
-
-def surprise(positions, weights):
-    """The surprise of whole curves, with its null."""
+def against_uniform(positions, weights, statistic=None):
+    """A statistic of positions with its null; by default the surprise of whole curves."""
     n, cells = len(positions), Cells.of(weights)
-    return compare(cells.below(positions), copies(n, cells), tails(n, cells.sizes))
+    shares = np.array(cells.sizes) / sum(cells.sizes)
+    copies = random(9).multinomial(n, shares, size=199).T.cumsum(0)
+    statistic = partial(statistic, cells=cells) if statistic else tails(n, cells.sizes)
+    return compare(cells.below(positions), copies, statistic)
+
+
+def theta_names(j):
+    return tuple(f"theta[{i}]" for i in range(j))
 
 
 def sbc(j=2):
-    positions, cells = ranks(j), Cells.of(np.ones(31, int))
-    below, null = cells.below(positions), copies(len(positions), cells)
-    distance = np.broadcast_to(random(1).gamma(20, size=99), (j, 99))
+    positions, weights = ranks(j), np.ones(31, int)
     return SBCResult(
         statistic=np.linspace(0.1, 0.05, j),
-        null=distance,
-        chi_square=compare(below, null, partial(chi_square, cells=cells)),
-        envelope=surprise(positions, np.ones(31, int)),
+        null=np.broadcast_to(random(1).gamma(20, size=99), (j, 99)),
+        chi_square=against_uniform(positions, weights, chi_square),
+        envelope=against_uniform(positions, weights),
         ranks=positions,
         k=30,
-        names=tuple(f"theta[{i}]" for i in range(j)),
+        names=theta_names(j),
         **WORDS,
     )
 
 
-def covered(j=2):
+def covered(j=2, kind=CoverageResult, **own):
     """Expected coverage of central intervals; the first curve is overconfident."""
-    positions = (15 - np.minimum(ranks(j), 30 - ranks(j))).astype(int)
-    weights = np.array([1, *[2] * 15])
-    whole = surprise(positions, weights)
-    names = tuple(f"theta[{i}]" for i in range(j))
-    parts = {"levels": np.array([0.5, 0.9]), "names": names, "regions": "central intervals"}
-    area = {"area": np.zeros(j), "area_null": np.zeros((j, 99))}
-    found = {"statistic": whole.statistic, "null": whole.null}
-    return CoverageResult(positions=positions, weights=weights, **found, **area, **parts, **WORDS)
+    parts = {"positions": 15 - np.minimum(ranks(j), 30 - ranks(j)), "names": theta_names(j)}
+    parts |= {"weights": np.array([1, *[2] * 15]), "regions": "central intervals"} | own
+    whole = against_uniform(parts["positions"], parts["weights"])
+    area = {"area": np.zeros(j), "area_null": np.zeros((j, 99)), "levels": np.array([0.5, 0.9])}
+    return kind(statistic=whole.statistic, null=whole.null, **area, **parts, **WORDS)
 
 
 def tarp():
-    positions = ranks(1)
-    whole = surprise(positions, np.ones(31, int))
-    parts = {"levels": np.array([0.5, 0.9]), "names": ("TARP",), "references": np.zeros((400, 2))}
-    area = {"area": np.zeros(1), "area_null": np.zeros((1, 99))}
-    return TARPResult(
-        statistic=whole.statistic,
-        null=whole.null,
-        positions=positions,
-        weights=np.ones(31, int),
-        **area,
-        **parts,
-        **WORDS,
-    )
+    own = {"positions": ranks(1), "weights": np.ones(31, int), "names": ("TARP",)}
+    own |= {"references": np.zeros((400, 2)), "regions": TARPResult.regions}
+    return covered(1, TARPResult, **own)
 
 
 def levels(j=2, h=99):
@@ -154,17 +138,16 @@ def levels(j=2, h=99):
     alphas = np.arange(1, 20) / 20
     bends = random(j).normal(scale=0.05, size=(h, j, 1))
     shape = np.sin(2 * np.pi * alphas)
-    curves = alphas + np.array([0.16, *np.full(j - 1, -0.03)])[:, None] * shape
     return LPITResult(
         statistic=np.array(0.02),
         null=random(1).gamma(2, 0.002, size=h),
         alphas=alphas,
-        curves=curves,
+        curves=alphas + np.array([0.16, *np.full(j - 1, -0.03)])[:, None] * shape,
         null_curves=alphas + bends * shape + bends[::-1] * np.sin(np.pi * alphas),
         statistics=np.full(j, 0.02),
         null_statistics=np.full((j, h), 0.01),
         x=np.zeros(2),
-        names=tuple(f"theta[{i}]" for i in range(j)),
+        names=theta_names(j),
         adjustment=Holm(),
         curve_statistic=np.array(0.02),
         null_curve_statistic=np.full(h, 0.01),
@@ -192,20 +175,19 @@ def bounds(m=3, sizes=(1.0,), names=None):
     first, second = np.triu_indices(m, 1)
     correlation = np.zeros((len(size), m, m))
     correlation[:, first, second] = size * np.linspace(0.4, -0.2, len(first))
+    correlation += correlation.swapaxes(1, 2)
     right = np.broadcast_to([0.5, 0.9, 0.95], (len(size), m, 3))
     nothing, chance = np.zeros((len(size), m)), random(m)
     truths = chance.normal(size=(300, m)) / np.exp(log_width)[:, None] - bias[:, None]
     return Bounds(
-        names=tuple(names or (f"theta[{j}]" for j in range(m))),
+        names=tuple(names or theta_names(m)),
         table={
             "bias": interval(bias, half),
             "width": np.exp(interval(log_width, half)),
             "slope": interval(np.stack([nothing] * 2, 2), 0.2),
             "skewness": interval(nothing, 0.1),
             "tails": interval(nothing, 0.1),
-            "correlation": interval(
-                correlation + correlation.swapaxes(1, 2), 0.15 * (1 - np.eye(m))
-            ),
+            "correlation": interval(correlation, 0.15 * (1 - np.eye(m))),
             "coverage": interval(right - 0.3 * np.abs(log_width)[..., None], 0.04),
             "region_coverage": interval(right[:, 0], 0.04),
         },
@@ -221,14 +203,14 @@ def bounds(m=3, sizes=(1.0,), names=None):
 
 def predicted(far=1.0):
     """Distances of simulations of a draw of q, and of x_o."""
-    null = random().gamma(4, 0.5, size=199)
+    null = random(0).gamma(4, 0.5, size=199)
     parts = {"theta": np.zeros(2), "x": np.zeros(3)}
     return PredictiveResult(statistic=np.array(4.6 * far), null=null, **parts, **WORDS)
 
 
 def quality(n=500):
     """A classifier that knows something, at sets that were held out."""
-    logits = random().normal(scale=0.8, size=n)
+    logits = random(0).normal(scale=0.8, size=n)
     return Quality(truths=expit(logits + 0.4), draws=expit(logits[::-1] - 0.4))
 
 
@@ -258,8 +240,7 @@ def places(n, d, seed=0):
 
 def surroundings(o, d=2):
     """Simulated observations, some of them near x_o, and p-values at the first."""
-    x = places(400, d, seed=5)
-    pvalue = np.full(400, np.nan)
+    x, pvalue = places(400, d, seed=5), np.full(400, np.nan)
     pvalue[:16] = np.linspace(0.005, 0.9, 16)
     distances = np.linalg.norm(x[:, None] - places(o, d, seed=7), axis=2)
     return Surroundings(x=x, near=(distances < 0.5).T, pvalue=pvalue)
@@ -289,7 +270,7 @@ def calibration(m=3, n=600, k=16):
 
 
 def repeated(one, names, o):
-    """The same with arrays that stand o times along a leading axis."""
+    """The same with arrays o times along a leading axis."""
     return replace(one, **{name: np.stack([getattr(one, name)] * o) for name in names})
 
 
@@ -319,77 +300,89 @@ def check(verdicts=("rejected", "rejected"), m=3, classifier=True, names=None):
     return found
 
 
-def line(found):
+def in_one_dimension(found):
     """The same check where x is one number."""
     around = replace(found.surroundings, x=found.surroundings.x[:, :1])
     return replace(found, surroundings=around, test=replace(found.test, x=found.test.x[:, :1]))
 
 
+ALL, SWEPT = tuple(VERDICTS), {"values": np.linspace(-1, 1, 20)}
+# By the name of a picture, which begins with that of its plot: what is drawn, and how.
 CASES = {
-    "pp": lambda: plots.pp(local()),
-    "pairs_of_1": lambda: plots.pairs(local(1), marks=[0.4]),
-    "pairs_of_2": lambda: plots.pairs(local(2), marks=reference(2)),
-    "pairs_of_3": lambda: plots.pairs(local(3), marks=[0.4, -0.3, 1.0], names=NAMES),
-    "pairs_nearly_right": lambda: plots.pairs(local(3, s=200, strength=0.02)),
-    "pairs_of_5": lambda: plots.pairs(local(5), marks=reference(5)),
-    "pairs_of_8": lambda: plots.pairs(local(8), marks=np.zeros(8)),
-    "sweep": lambda: plots.sweep(many(), values=many().x[:, 0]),
-    "pvalues_of_2": lambda: plots.pvalues(many(2)),
-    "pvalues_of_12": lambda: plots.pvalues(many(12)),
-    "pvalues_of_200": lambda: plots.pvalues(many(200, h=999)),
-    "null_histogram": lambda: plots.null_histogram(replace(local(), statistic=np.array(0.015))),
-    "null_histogram_far": lambda: plots.null_histogram(local()),
-    "rank_histogram": lambda: plots.rank_histogram(sbc()),
-    "rank_ecdf": lambda: plots.rank_ecdf(sbc()),
-    "rank_difference": lambda: plots.rank_difference(sbc()),
-    "rank_difference_of_14": lambda: plots.rank_difference(sbc(14)),
-    "coverage": lambda: plots.coverage(covered()),
-    "coverage_tarp": lambda: plots.coverage(tarp()),
-    "coverage_of_8": lambda: plots.coverage(covered(8)),
-    "coverage_of_40": lambda: plots.coverage(covered(40)),
-    "levels": lambda: plots.levels(levels()),
-    "forest": lambda: plots.forest(bounds(names=LATEX)),
-    "forest_of_10": lambda: plots.forest(bounds(10)),
-    "forest_of_20": lambda: plots.forest(bounds(20)),
-    "forest_passed": lambda: plots.forest(bounds(sizes=(0.2,))),
-    "near": lambda: plots.near(bounds(names=LATEX)),
-    "near_of_1": lambda: plots.near(bounds(1)),
-    "correlations": lambda: plots.correlations(bounds(names=LATEX)),
-    "correlations_of_10": lambda: plots.correlations(bounds(10)),
-    "surroundings": lambda: plots.surroundings(check(tuple(VERDICTS))),
-    "surroundings_of_1": lambda: plots.surroundings(line(check())),
-    "predictive": lambda: plots.predictive(predicted()),
-    "reliability": lambda: plots.reliability(quality()),
-    "roc": lambda: plots.roc(quality()),
-    "recovery": lambda: plots.recovery(calibration(), names=LATEX),
-    "recovery_of_1": lambda: plots.recovery(calibration(1)),
-    "contraction": lambda: plots.contraction(calibration(5)),
-    "summary": lambda: plots.summary(check()),
-    "summary_without": lambda: plots.summary(check(m=10, classifier=False)),
-    "summary_outside": lambda: plots.summary(check(tuple(VERDICTS)), "x_o[3]"),
+    "pp": (local, {}),
+    "pairs_of_1": (partial(local, 1), {"marks": [0.4]}),
+    "pairs_of_2": (local, {"marks": reference(2)}),
+    "pairs_of_3": (partial(local, 3), {"marks": [0.4, -0.3, 1.0], "names": NAMES}),
+    "pairs_nearly_right": (partial(local, 3, s=200, strength=0.02), {}),
+    "pairs_of_5": (partial(local, 5), {"marks": reference(5)}),
+    "pairs_of_8": (partial(local, 8), {"marks": np.zeros(8)}),
+    "sweep": (many, SWEPT),
+    "pvalues_of_2": (partial(many, 2), {}),
+    "pvalues_of_12": (partial(many, 12), {}),
+    "pvalues_of_200": (partial(many, 200, h=999), {}),
+    "null_histogram": (lambda: replace(local(), statistic=np.array(0.015)), {}),
+    "null_histogram_far": (local, {}),
+    "rank_histogram": (sbc, {}),
+    "rank_ecdf": (sbc, {}),
+    "rank_difference": (sbc, {}),
+    "rank_difference_of_14": (partial(sbc, 14), {}),
+    "coverage": (covered, {}),
+    "coverage_tarp": (tarp, {}),
+    "coverage_of_8": (partial(covered, 8), {}),
+    "coverage_of_40": (partial(covered, 40), {}),
+    "levels": (levels, {}),
+    "forest": (partial(bounds, names=LATEX), {}),
+    "forest_of_10": (partial(bounds, 10), {}),
+    "forest_of_20": (partial(bounds, 20), {}),
+    "forest_passed": (partial(bounds, sizes=(0.2,)), {}),
+    "near": (partial(bounds, names=LATEX), {}),
+    "near_of_1": (partial(bounds, 1), {}),
+    "correlations": (partial(bounds, names=LATEX), {}),
+    "correlations_of_10": (partial(bounds, 10), {}),
+    "surroundings": (partial(check, ALL), {}),
+    "surroundings_of_1": (lambda: in_one_dimension(check()), {}),
+    "predictive": (predicted, {}),
+    "reliability": (quality, {}),
+    "roc": (quality, {}),
+    "recovery": (calibration, {"names": LATEX}),
+    "recovery_of_1": (partial(calibration, 1), {}),
+    "contraction": (partial(calibration, 5), {}),
+    "summary": (check, {}),
+    "summary_without": (partial(check, m=10, classifier=False), {}),
+    "summary_outside": (partial(check, ALL), {"which": "x_o[3]"}),
 }
 
 
-def figure_of(returned):
-    """The figure of what a plot returned: axes, an array of them, or the figure itself."""
-    return returned if isinstance(returned, Figure) else np.ravel(returned)[0].figure
+def draw(case, result=None, **options):
+    """What the plot of a case returns, for its own result or another one."""
+    make, own = CASES[case]
+    plot = max((name for name in plots.__all__ if f"{case}_".startswith(f"{name}_")), key=len)
+    return getattr(plots, plot)(make() if result is None else result, **own | options)
 
 
-def save(figure, path):
+def axes_of(returned):
+    """The axes that a plot returned, in a list; those of a figure."""
+    returned = returned.axes if isinstance(returned, plt.Figure) else returned
+    return [ax for ax in np.ravel(np.array(returned, dtype=object)) if ax is not None]
+
+
+def drawn_figure(returned):
+    """The figure of what a plot returned, with everything in its place."""
+    figure = returned if isinstance(returned, plt.Figure) else axes_of(returned)[0].figure
+    figure.canvas.draw()
+    return figure
+
+
+def save(returned, path):
+    figure = returned if isinstance(returned, plt.Figure) else axes_of(returned)[0].figure
     figure.savefig(path, dpi=PIXELS / figure.get_figwidth())
-
-
-def renew():
-    """Writes all baselines anew."""
-    for old in BASELINES.glob("*.png"):
-        old.unlink()
-    for case, draw in CASES.items():
-        figure = figure_of(draw())
-        save(figure, BASELINES / f"{case}.png")
-        plt.close(figure)
 
 
 if __name__ == "__main__":
     mpl.use("Agg")
     mpl.rcdefaults()
-    renew()
+    for old in BASELINES.glob("*.png"):
+        old.unlink()
+    for case in CASES:
+        save(draw(case), BASELINES / f"{case}.png")
+        plt.close("all")

@@ -1,21 +1,27 @@
+"""The page: safe markup, the words of the check, its data, its colours, and what is refused."""
+
 import base64
 import gzip
 import hashlib
 import json
 import re
+import sys
 from html.parser import HTMLParser
+from importlib.resources import files
+from itertools import combinations
 
 import numpy as np
 import pytest
+from jinja2 import UndefinedError
 
-from assay.report import TITLE, write
-from assay.report.page import page
+from assay.report import TITLE, page, write
+from assay.report.environment import environment
 from tests.checks import made
 
-from .conftest import LABELS, READ, WORDS
+from .conftest import LABELS, OUTSIDE, READ, REJECTED, WORDS
 
 SECTIONS = ["list", "answer", "picture", "context", "more"]
-OUTSIDE = WORDS.index("outside")
+NASTY = "<script>alert(1)</script>"
 
 
 class Elements(HTMLParser):
@@ -25,6 +31,7 @@ class Elements(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.elements, self.texts, self.inside = [], [], ""
         self.feed(text)
+        self.text = "".join(self.texts)
 
     def handle_starttag(self, name, attributes):
         self.elements.append((name, dict(attributes)))
@@ -40,10 +47,6 @@ class Elements(HTMLParser):
     def of(self, name):
         return [attributes for element, attributes in self.elements if element == name]
 
-    @property
-    def text(self):
-        return "".join(self.texts)
-
 
 @pytest.fixture(scope="module")
 def whole(check):
@@ -55,10 +58,11 @@ def parsed(whole):
     return Elements(whole)
 
 
-def unpacked(text, key):
+def unpacked(text, key="data"):
     """What is stored under a key."""
     stored = re.search(rf'<script type="application/gzip" id="{key}">(.*?)</script>', text)[1]
-    return gzip.decompress(base64.b64decode(stored)).decode()
+    found = gzip.decompress(base64.b64decode(stored)).decode()
+    return json.loads(found) if key == "data" else found
 
 
 def articles(text):
@@ -67,17 +71,13 @@ def articles(text):
 
 
 class TestMarkup:
-    def test_sections_come_in_order(self, parsed):
+    def test_the_page_can_be_read_without_seeing(self, parsed):
         assert [a["id"] for a in parsed.of("section")] == SECTIONS
         assert all(a["aria-label"] for a in parsed.of("section"))
-
-    def test_headings_are_never_skipped(self, parsed):
         levels = [int(e[1]) for e, _ in parsed.elements if re.fullmatch(r"h\d", e)]
         assert levels[0] == 1
         assert levels.count(1) == 1
         assert max(np.diff(levels)) <= 1
-
-    def test_the_page_can_be_read_without_seeing(self, parsed):
         assert parsed.of("html")[0]["lang"] == "en"
         assert all(a["scope"] in ("col", "row") for a in parsed.of("th"))
         plots = [a for a in parsed.of("div") if a.get("class") == "plot"]
@@ -87,43 +87,27 @@ class TestMarkup:
         ids = [a["id"] for _, a in parsed.elements if "id" in a]
         assert len(set(ids)) == len(ids)
 
-    def test_names_are_text_and_nothing_else(self, parsed, whole):
+    def test_names_and_titles_are_text_and_nothing_else(self, parsed, whole, bare):
         for name in (*READ, *LABELS):
             assert name in parsed.text
         assert len(parsed.of("script")) == 3
         assert "<script" not in whole.split('<script type="application/gzip"')[0]
+        assert Elements(page(bare, "<b>&")).text.count("<b>&") == 1
 
-    def test_the_title_is_text_too(self, bare):
-        parsed = Elements(page(bare, "<b>&"))
-        assert parsed.text.count("<b>&") == 1
-        assert TITLE in page(bare)
-
-
-class TestOneFile:
-    def test_it_loads_nothing(self, parsed):
+    def test_it_loads_nothing_and_runs_its_own_scripts_alone(self, parsed, whole, check):
         assert not [a for name in ("img", "iframe", "object", "embed") for a in parsed.of(name)]
         links = [a[key] for _, a in parsed.elements for key in ("href", "src") if key in a]
         assert links
         assert all(link.startswith(("#", "data:")) for link in links)
-
-    def test_it_runs_its_own_scripts_alone(self, parsed, whole):
         (policy,) = [a["content"] for a in parsed.of("meta") if "http-equiv" in a]
         own = whole.rsplit("<script>", 1)[1].split("</script>")[0]
-        expected = [
-            base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-            for code in (unpacked(whole, "plotly"), own)
-        ]
-        assert re.findall(r"'sha256-(.*?)'", policy) == expected
+        digests = [hashlib.sha256(c.encode()).digest() for c in (unpacked(whole, "plotly"), own)]
+        hashes = re.findall(r"'sha256-(.*?)'", policy)
+        assert hashes == [base64.b64encode(digest).decode() for digest in digests]
         rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
         assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
         assert "connect-src" not in rules
-
-    def test_the_same_check_gives_the_same_file(self, check, whole):
         assert page(check) == whole
-
-    def test_thirty_observations_are_a_small_file(self):
-        text = page(made(("rejected",) * 30, 3, classifier=True))
-        assert len(text) < 4e6
 
 
 class TestWords:
@@ -133,101 +117,142 @@ class TestWords:
             assert sentence in parsed.text
             assert check.next_step(i) in parsed.text
         assert parsed.of("noscript")
-        assert check.test.hypothesis in parsed.text
-        assert "A remark." in parsed.text
-        assert "assay check <a>" in parsed.text
+        for words in (check.test.hypothesis, "A remark.", "assay check <a>", TITLE):
+            assert words in parsed.text
 
     def test_the_most_urgent_is_first(self, check, whole):
         rows = [int(row) for row in re.findall(r'<tr data-observation="(\d)"', whole)]
         assert rows == check.urgency
-        assert [check.verdicts[row] for row in rows] == [
-            *("rejected", "rejected", "outside", "inconclusive", "passed")
-        ]
-        assert json.loads(unpacked(whole, "data"))["start"] == rows[0]
+        words = ["rejected", "rejected", "outside", "inconclusive", "passed"]
+        assert [check.verdicts[row] for row in rows] == words
+        assert unpacked(whole)["start"] == rows[0]
         counts = re.findall(r"</svg>(\d \w+)</span></li>", whole)
         assert counts == ["2 rejected", "1 outside", "1 inconclusive", "1 passed"]
 
     def test_no_sentence_appears_twice(self, bare):
         for found in (bare, made(("rejected",), 8, classifier=True), made(("outside",))):
             parts = [text.strip() for text in Elements(page(found)).texts]
-            sentences = [
-                one
-                for part in parts
-                for one in re.split(r"(?<=[.?:])\s+", part)
-                if len(one.split()) > 4
-            ]
+            sentences = [one for part in parts for one in re.split(r"(?<=[.?:])\s+", part)]
+            sentences = [one for one in sentences if len(one.split()) > 4]
             assert len(sentences) > 10
             assert sorted(set(sentences)) == sorted(sentences)
 
-    def test_no_sentence_on_q_where_x_o_is_outside(self, check, whole):
-        parts = articles(whole)
-        text = Elements(parts[OUTSIDE]).text
-        assert "Nothing is said of q." in text
-        assert "exact test of q" not in text
-        assert "exact test of q" in Elements(parts[0]).text
-        data = json.loads(unpacked(whole, "data"))
-        assert data["observations"][OUTSIDE] == {}
-        assert data["record"]["observations"][OUTSIDE]["rows"] == []
+    def test_no_sentence_on_q_where_x_o_is_outside(self, whole):
+        parts = [Elements(article).text for article in articles(whole)]
+        assert "Nothing is said of q." in parts[OUTSIDE]
+        assert ["exact test of q" in part for part in parts] == [w != "outside" for w in WORDS]
+        assert unpacked(whole)["record"]["observations"][OUTSIDE]["rows"] == []
         tables = re.findall(r'<div class="rows" data-row="(\d)" hidden>(.*?)</table>', whole)
         numbers = {int(which): table.count('scope="row"') for which, table in tables}
-        assert numbers[OUTSIDE] == 0
-        assert min(count for which, count in numbers.items() if which != OUTSIDE) > 10
+        assert numbers.pop(OUTSIDE) == 0
+        assert min(numbers.values()) > 10
 
     def test_the_verdict_has_its_tolerance(self, whole):
         heading = re.search(r"<h2.*?</h2>", articles(whole)[4])[0]
         assert Elements(heading).text.strip() == f"rejected {LABELS[4]}, but within the tolerance"
 
 
-class TestData:
-    def test_it_holds_the_record(self, check, whole):
-        data = json.loads(unpacked(whole, "data"))
-        record = check.record
-        assert data["record"]["parameters"] == record["parameters"]
-        for own, expected in zip(
-            data["record"]["observations"], record["observations"], strict=True
-        ):
-            assert own["sentence"] == expected["sentence"]
-            for row, other in zip(own["rows"], expected["rows"], strict=True):
-                assert row["value"] == pytest.approx(other["value"], rel=1e-3, abs=1e-9)
-
-    def test_every_observation_has_its_figures(self, whole):
-        data = json.loads(unpacked(whole, "data"))
-        own = {"forest", "near", "pp", "pairs", "null"}
-        assert set(data["own"]) == own
-        figures = [set(one) for one in data["observations"]]
-        assert figures == [set() if word == "outside" else own for word in WORDS]
-        assert set(data["average"]) == {"sbc", "coverage", "tarp"}
-
-    def test_parts_that_are_not_there_are_left_out(self, bare):
-        text = page(bare)
-        parsed = Elements(text)
-        assert [a["id"] for a in parsed.of("section")] == SECTIONS[1:]
-        plots = {a["id"] for a in parsed.of("div") if a.get("class") == "plot"}
-        assert plots == {f"plot-{name}" for name in ("forest", "near", "places", "null")}
-        data = json.loads(unpacked(text, "data"))
-        assert data["average"] == {}
-        assert set(data["observations"][0]) == {"forest", "near", "null"}
+def test_the_data_are_the_record_and_the_figures_of_every_observation(check, whole):
+    data, record = unpacked(whole), check.record
+    assert data["record"]["parameters"] == record["parameters"]
+    own, expected = (part["observations"][REJECTED] for part in (data["record"], record))
+    assert own["sentence"] == expected["sentence"]
+    values = [[row["value"] for row in part["rows"]] for part in (own, expected)]
+    assert values[0] == pytest.approx(values[1], rel=1e-3, abs=1e-9)
+    assert set(data["own"]) == {"forest", "near", "pp", "pairs", "null"}
+    figures = [set(one) for one in data["observations"]]
+    assert figures == [set() if word == "outside" else set(data["own"]) for word in WORDS]
+    assert set(data["average"]) == {"sbc", "coverage", "tarp"}
 
 
-class TestWrite:
-    def test_it_writes_the_page(self, check, whole, tmp_path):
-        write(check, tmp_path / "r.html")
-        assert (tmp_path / "r.html").read_text(encoding="utf-8") == whole
+def test_parts_that_are_not_there_are_left_out_and_many_observations_are_small(bare):
+    text = page(bare)
+    parsed, data = Elements(text), unpacked(text)
+    assert [a["id"] for a in parsed.of("section")] == SECTIONS[1:]
+    plots = {a["id"] for a in parsed.of("div") if a.get("class") == "plot"}
+    assert plots == {f"plot-{name}" for name in ("forest", "near", "places", "null")}
+    assert data["average"] == {}
+    assert set(data["observations"][0]) == {"forest", "near", "null"}
+    assert len(page(made(("rejected",) * 30, 3, classifier=True))) < 4e6
 
-    def test_an_old_report_survives_what_cannot_be_written(self, bare, tmp_path, monkeypatch):
-        (tmp_path / "r.html").write_text("old")
-        monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
-        with pytest.raises(OSError, match="full"):
-            write(bare, tmp_path / "r.html")
-        assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
-    @pytest.mark.parametrize(
-        ("path", "error", "words"),
-        [
-            ("none/r.html", FileNotFoundError, "path: expected a folder that exists; got .*none"),
-            ("", IsADirectoryError, "path: expected a file to write; got the folder"),
-        ],
+def test_an_old_report_survives_what_cannot_be_written(check, whole, tmp_path, monkeypatch):
+    write(check, tmp_path / "r.html")
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") == whole
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    with pytest.raises(OSError, match="full"):
+        write(check, tmp_path / "r.html", "Other")
+    assert [path.read_text("utf-8") == whole for path in tmp_path.iterdir()] == [True]
+    with pytest.raises(FileNotFoundError, match="path: expected a folder that exists; got .*none"):
+        write(check, tmp_path / "none/r.html")
+    with pytest.raises(IsADirectoryError, match="path: expected a file to write; got the folder"):
+        write(check, tmp_path)
+
+
+class TestEnvironment:
+    def rendered(self, source, **values):
+        macros = '{% import "macros.html" as macros %}'
+        return environment().from_string(macros + source).render(**values)
+
+    def test_text_is_never_markup_nor_a_template(self):
+        text = self.rendered(
+            "<p title=\"{{ a }}\">{{ 'b ' ~ a }}{{ c }}</p>", a=f'">{NASTY}', c="{{ a }}"
+        )
+        escaped = "&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;"
+        assert text == f'<p title="{escaped}">b {escaped}{{{{ a }}}}</p>'
+
+    @pytest.mark.parametrize("bad", ["\x00", "\x1b", "\u202e", "\ud800", "\ufeff"])
+    def test_tables_have_captions_and_scopes_and_what_html_allows(self, bad):
+        call = "{{ macros.plain_table(name, [name, 'value'], [[name, '1']], ['value']) }}"
+        text = self.rendered(call, name=f"{NASTY}{bad}")
+        assert bad not in text
+        assert text.count("&lt;/script&gt;\ufffd") == 4
+        assert text.count('scope="row"') == 1
+        assert text.count('scope="col"') == 2
+        assert '<td class="words">1</td>' in text
+        assert 'tabindex="0"' in text
+
+    def test_line_breaks_of_templates_are_not_in_the_page(self):
+        assert self.rendered("{{ macros.badge('passed', 'words <') }}") == (
+            '<span class="badge passed"><svg viewBox="0 0 12 12" aria-hidden="true">'
+            '<circle cx="6" cy="6" r="5"/></svg>words &lt;</span>'
+        )
+
+    def test_what_is_missing_is_named(self, monkeypatch):
+        with pytest.raises(UndefinedError, match="missing"):
+            self.rendered("{{ part.missing }}", part={})
+        monkeypatch.setitem(sys.modules, "jinja2", None)
+        with pytest.raises(ImportError, match=r"jinja2, .* pip install 'assay\[report\]'"):
+            environment()
+
+
+# How eyes without some cones see linear RGB: Machado, Oliveira and Fernandes 2009, severity 1.0.
+VISION = {
+    "all colours": [1, 0, 0, 0, 1, 0, 0, 0, 1],
+    "protanopia": [0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216]
+    + [-0.003882, -0.048116, 1.051998],
+    "deuteranopia": [0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413]
+    + [-0.011820, 0.042940, 0.968881],
+}
+TO_XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+CURVES = ("curve", "blue", "green", "pink", "sky", "amber")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("vision", VISION)
+@pytest.mark.parametrize("names", [CURVES, ("rejected", "passed", "inconclusive", "outside")])
+def test_colours_are_different_to_every_eye(scheme, vision, names):
+    text = files("assay.report").joinpath("templates/style.css").read_text(encoding="utf-8")
+    dark, light = text.split("{% endset %}")
+    block = dark if scheme == "dark" else light.split("}")[0]
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", block))
+    rgb = (
+        np.array([[int(colours[name][i : i + 2], 16) for i in (1, 3, 5)] for name in names]) / 255
     )
-    def test_bad_paths(self, bare, tmp_path, path, error, words):
-        with pytest.raises(error, match=words):
-            write(bare, tmp_path / path)
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    visible = (linear @ np.reshape(VISION[vision], (3, 3)).T).clip(0, 1)
+    xyz = visible @ TO_XYZ.T / [0.9505, 1.0, 1.089]
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116).T
+    places = np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], 1)
+    # Distances in CIE Lab, where about 2 can just be seen.
+    assert min(np.linalg.norm(a - b) for a, b in combinations(places, 2)) > 12

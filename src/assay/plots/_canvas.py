@@ -9,19 +9,16 @@ from matplotlib.axes import Axes
 
 from .._support.inputs import check_kind
 from ._numbers import farthest
-from ._style import BAND, COLOURS, LABEL, SMALL, STYLES, WIDTH, display_name
+from ._style import BAND, COLOURS, ENVELOPE, LABEL, SMALL, STYLES, WIDTH, display_name
 
 # The height of one line of a legend, in inches.
 LINE = 0.15
-# Curves with a colour of their own where there are more curves than colours.
-FEW_CURVES = 4
+# Curves with a colour of their own where there are more curves than colours, and with intervals.
+FEW_CURVES, MOST_INTERVALS = 4, 3
 
 
 def axes(ax: Axes | None, height: float, lines: int = 0) -> Axes:
-    """The axes given, or new ones of one column's width.
-
-    A new figure has a height in inches, and is higher by the lines of the legend above it.
-    """
+    """The axes given, or new ones as wide as a column and so high, and by lines of a legend."""
     if ax is not None:
         check_kind("ax", ax, "matplotlib's Axes", Axes)
         return ax
@@ -31,10 +28,7 @@ def axes(ax: Axes | None, height: float, lines: int = 0) -> Axes:
 
 
 def panels(ax: Any, count: int, height: float, across: int) -> np.ndarray:
-    """The axes (count,) given, or new ones, so many beside each other.
-
-    A row of new ones has a height in inches; two have one column's width, more have two.
-    """
+    """The axes (count,) given, or new ones, so many beside each other in rows of that height."""
     if ax is not None:
         given = np.asarray(ax, dtype=object).ravel()
         if len(given) != count:
@@ -59,13 +53,8 @@ def small(ax: Axes) -> Axes:
     return ax
 
 
-def open_corner(ax: Axes) -> None:
-    """Removes the lines above the axes and to their right."""
-    ax.spines[["top", "right"]].set_visible(False)
-
-
 def legend(ax: Axes, ncols: int = 2, title: str = "", **options: Any) -> Axes:
-    """Puts the legend above the axes, where it hides nothing, and a title above that."""
+    """The axes, with a legend above them, where it hides nothing, and a title above that."""
     shape = {"handlelength": 1.6, "columnspacing": 1.2, "borderaxespad": 0.3}
     place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
     above = ax.legend(fontsize=SMALL, frameon=False, ncols=ncols, **(shape | place | options))
@@ -81,30 +70,50 @@ def legend_lines(names: Sequence[str], more: int) -> int:
     return max(0, -(-(entries + more) // 2) - 1)
 
 
-def square(ax: Axes, across: str, upwards: str, title: str) -> Axes:
-    """Finishes axes of shares, from 0 to 1 both ways: their labels, a legend and a title."""
-    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel=across, ylabel=upwards)
-    return legend(ax, title=title)
-
-
-def curve_styles(lines: np.ndarray, ideal: np.ndarray) -> dict[int, dict[str, Any]]:
-    """Colour and line style of curves (j, g): all of few, of many the farthest from the ideal."""
-    few = len(lines) <= len(COLOURS)
-    chosen = farthest(lines, ideal, len(lines) if few else FEW_CURVES)
-    return {j: {"color": COLOURS[i], "ls": STYLES[i % len(STYLES)]} for i, j in enumerate(chosen)}
+def null_bands(
+    ax: Axes, grid: np.ndarray, alpha: float, whole: Any, each: Any = None, **options: Any
+) -> None:
+    """Draws the ends (2, g) of the band that holds a whole curve, and those at each level."""
+    for ends, words, colour in ((whole, "whole curve", ENVELOPE), (each, "each level", BAND)):
+        if ends is not None:
+            label = f"{100 * (1 - alpha):g} % null, {words}"
+            ax.fill_between(grid, *ends, color=colour, lw=0, label=label, **options)
 
 
 def curves(
-    ax: Axes, grid: np.ndarray, lines: np.ndarray, names: Sequence[str], ideal: np.ndarray
+    ax: Axes,
+    grid: np.ndarray,
+    lines: np.ndarray,
+    names: Sequence[str],
+    ideal: np.ndarray,
+    intervals: tuple[np.ndarray, np.ndarray, str] | None = None,
 ) -> None:
     """Draws curves (j, g) over a grid (g,), each with a colour and a name of its own.
 
     Of more than six, the four farthest from the ideal (g,) have one, and the others share a grey.
+    The farthest three have their pointwise intervals: lower and upper ends (j, g), and a name.
     """
-    styles = curve_styles(lines, ideal)
-    others = [j for j in range(len(lines)) if j not in styles]
-    for i, j in enumerate(others):
-        label = None if i else f"{len(others)} nearer to the ideal"
+    some = farthest(lines, ideal, len(lines) if len(lines) <= len(COLOURS) else FEW_CURVES)
+    if intervals is not None:
+        lower, upper, words = intervals
+        chosen = farthest(lines, ideal, MOST_INTERVALS)
+        words += ", each level" if len(chosen) == len(lines) else ", farthest curves"
+        for j in chosen:
+            style: dict[str, Any] = {"color": COLOURS[some.index(j)], "alpha": 0.2, "lw": 0}
+            label = words if j == chosen[0] else None
+            ax.fill_between(grid, lower[j], upper[j], label=label, **style)
+    others = [j for j in range(len(lines)) if j not in some]
+    for j in others:
+        label = f"{len(others)} nearer to the ideal" if j == others[0] else None
         ax.plot(grid, lines[j], color=BAND, lw=0.6, label=label)
-    for j, style in styles.items():
-        ax.plot(grid, lines[j], lw=1.4, label=display_name(names[j]), **style)
+    for i, j in enumerate(some):
+        style = {"color": COLOURS[i], "ls": STYLES[i % len(STYLES)], "lw": 1.4}
+        ax.plot(grid, lines[j], label=display_name(names[j]), **style)
+
+
+def smallest_pvalue(adjusted: np.ndarray, names: Sequence[str]) -> str:
+    """The p-value of one curve, or the smallest of several (j,) with the name of its curve."""
+    j = int(np.argmin(adjusted))
+    if len(names) == 1:
+        return f"p = {adjusted[j]:.3g}"
+    return f"smallest corrected p = {adjusted[j]:.3g} ({display_name(names[j], 16)})"

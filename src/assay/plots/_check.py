@@ -1,30 +1,158 @@
-"""What a check found: where x_o lies among the simulations, and one figure for a paper."""
+"""What a check found: how far off q is near x_o, where x_o lies, and both in one figure."""
 
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from .._support.inputs import check_kind
+from .._support.inputs import check_kind, check_number
+from ..answers.rows import Bounds
 from ..results import position
 from ..verdict import OUTSIDE, Verdict
-from ._bounds import MOST_ROWS, forest, near
-from ._canvas import axes, legend, open_corner, small
-from ._local import null_histogram, pp
+from ._canvas import axes, legend, panels, small
 from ._numbers import COMPONENTS, components
-from ._style import BAND, CURVE, ENVELOPE, GREEN, INK, LABEL, WIDTH, display_name
+from ._style import BAND, COLOURS, CURVE, DASHED, ENVELOPE, INK, LABEL, SMALL, WIDTH, display_name
+from ._tests import null_histogram, pp
 
+# Letters of a name; parameters that have a row, a panel, or a row of correlations, at most.
+LETTERS, MOST_ROWS, MOST_NEAR, MOST_CORRELATED = 16, 40, 3, 24
+# Numbers on an axis of widths, by how far it reaches, and how far it reaches at most.
+WIDTHS: dict[float, tuple[float, ...]] = {1.12: (0.9, 1, 1.1), 1.3: (0.8, 1, 1.25)}
+WIDTHS |= {2: (0.5, 0.7, 1, 1.4, 2), 2.6: (0.5, 1, 2), 4: (0.25, 0.5, 1, 2, 4), 6.5: (0.25, 1, 4)}
+WIDTHS |= {10: (0.1, 0.3, 1, 3, 10), 20: (0.1, 1, 10), 100: (0.01, 0.1, 1, 10, 100)}
+WIDEST = 150.0
+DIFFERENCES = LinearSegmentedColormap.from_list("differences", (COLOURS[1], "#f4f4f4", CURVE))
 # Colour and marker of each verdict: shapes distinguish them as well as colours.
-VERDICT_STYLES = {
-    "passed": (GREEN, "o"),
-    "inconclusive": ("#5a5a5a", "^"),
-    "outside": (INK, "s"),
-    "rejected": (CURVE, "X"),
-}
-# Points at which q was tested, and those of the observations.
-TESTED, OWN = {"s": 22, "lw": 0.9}, {"s": 40, "ec": "white", "lw": 0.6}
+VERDICT_STYLES = {"passed": (COLOURS[2], "o"), "inconclusive": ("#5a5a5a", "^")}
+VERDICT_STYLES |= {"outside": (INK, "s"), "rejected": (CURVE, "X")}
+
+
+def forest(
+    result: Bounds, ax: Any = None, which: int | str = 0, tolerance: float | None = 0.5
+) -> np.ndarray:
+    """Draws the intervals of means and widths at one observation, in two panels.
+
+    Intervals that miss the dashed line are wrong and coloured; between the dotted lines q is right
+    within the tolerance. Of more than 40 parameters those farthest off are drawn. ``ax`` is a pair
+    of axes, or None for new ones; the pair is returned.
+    """
+    i, order = _worst(result, which)
+    some = np.sort(order[:MOST_ROWS])
+    bias, width = pair = panels(ax, 2, 0.95 + 0.19 * len(some), 2)
+    biases, widths = (result.table[kind][i][:, some] for kind in ("bias", "width"))  # (3, j)
+    reach = 1.06 * np.exp(np.nanmax(np.abs(np.log(widths)), initial=0.0))
+    reach = float(np.clip(reach, min(WIDTHS), WIDEST))
+    wrong = _intervals(bias, biases, 0.0)
+    wrong |= _intervals(width, np.clip(widths, 1 / reach, reach), 1.0)
+    if tolerance is not None:
+        factor = 1 + check_number("tolerance", tolerance)
+        ends = ((bias, -tolerance), (bias, tolerance), (width, 1 / factor), (width, factor))
+        for panel, end in ends:
+            panel.axvline(end, color=INK, lw=0.6, ls=":", zorder=1)
+    bias.locator_params(axis="x", nbins=4)
+    bias.set_yticks(range(len(some)), [display_name(result.names[j], LETTERS) for j in some])
+    bias.set_xlabel("mean of q − true, in sd\n← low     high →")
+    ticks = WIDTHS[max(least for least in WIDTHS if least <= reach)]
+    words = "sd of q / true sd\n← narrow     wide →"
+    width.set(xscale="log", xlim=(1 / reach, reach), xlabel=words)
+    width.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    width.set_xticks([], minor=True)
+    width.set_yticks(range(len(some)), [])
+    # A title may be wider than its panel, where a legend would make the panel narrow.
+    words, colour = ("● wrong; 95 %", CURVE) if wrong else ("95 %", INK)
+    bias.set_title(f"{words} for all rows together", loc="left", color=colour, fontsize=SMALL)
+    return pair
+
+
+def _worst(result: Bounds, which: int | str) -> tuple[int, np.ndarray]:
+    """The number of an observation, and all parameters: those of wrong rows, then by size."""
+    check_kind("result", result, "bounds", "bias", "near_truths")
+    i = position([str(i) for i in range(len(result))], which)
+    biases, widths = result.table["bias"][i, 1:], result.table["width"][i, 1:]  # (2, m)
+    size = np.nan_to_num(np.abs([*biases / 0.5, *np.log(widths) / np.log(1.5)])).max(0)
+    wrong = list(enumerate(result.wrong[i]))
+    first = {name: row_number for row_number, row in reversed(wrong) for name in row.parameters}
+    return i, np.lexsort((-size, [first.get(name, len(wrong)) for name in result.names]))
+
+
+def _intervals(panel: Axes, values: np.ndarray, right: float) -> bool:
+    """Draws numbers and their ends (3, j) in rows, and returns whether any of them is wrong."""
+    value, lower, upper = values
+    rows, wrong = np.arange(len(value)), (lower > right) | (upper < right)
+    colours = np.where(wrong, CURVE, INK).tolist()
+    panel.hlines(rows, lower, upper, colors=colours, lw=1.4)
+    panel.scatter(value, rows, s=16, c=colours, zorder=3)
+    panel.axvline(right, zorder=1, **DASHED)
+    panel.set_ylim(len(rows) - 0.4, -0.6)
+    panel.tick_params(axis="y", length=0)
+    panel.spines[["top", "right", "left"]].set_visible(False)
+    return bool(wrong.any())
+
+
+def near(result: Bounds, ax: Any = None, which: int | str = 0) -> np.ndarray:
+    """Draws true parameters near x_o over draws of q at the same x, in q's own scale.
+
+    If q is right near x_o, outlines and greys have the same shape; outlines to the left mean that
+    q is too high, narrower ones that it is too wide. ``ax`` holds one axes for each parameter that
+    is drawn, those farthest off first; three are drawn in new axes if None.
+    """
+    i, order = _worst(result, which)
+    if result.near_truths is None or result.near_draws is None:
+        raise ValueError(
+            "result: expected bounds near x_o; got those at x_o itself, where there are no true "
+            "parameters."
+        )
+    count = min(MOST_NEAR, len(order)) if ax is None else np.asarray(ax, object).size
+    some = order[: max(1, count)]
+    chosen = panels(ax, len(some), 2.2, MOST_NEAR)
+    edges = np.linspace(-4, 4, 26)  # in sd of q
+    kinds: tuple[tuple[np.ndarray, dict[str, Any]], ...] = (
+        (result.near_draws[i], {"label": "draws of q", "fill": True, "color": ENVELOPE}),
+        (result.near_truths[i], {"label": "true parameters near x_o", "color": CURVE, "lw": 1.2}),
+    )
+    for panel, j in zip(chosen, some, strict=True):
+        for values, style in kinds:
+            # What lies beyond counts in the outermost bins.
+            finite = values[np.isfinite(values[:, j]), j].clip(edges[0], edges[-1])
+            panel.stairs(np.histogram(finite, edges)[0] / max(1, len(finite)), edges, **style)
+        panel.axvline(0, **DASHED)
+        panel.set(xlim=(edges[0], edges[-1]), ylim=(0, None))
+        panel.locator_params(nbins=5)
+        panel.set_xlabel(f"{display_name(result.names[j])}\n(value − mean) / sd of q")
+        panel.spines[["top", "right"]].set_visible(False)
+    chosen[0].set_ylabel("share in each bin")
+    legend(chosen[0], 1)
+    return chosen
+
+
+def correlations(result: Bounds, ax: Axes | None = None, which: int | str = 0) -> Axes:
+    """Draws how much too high the correlations of q are near x_o; wrong ones are framed."""
+    i, order = _worst(result, which)
+    if len(order) < 2:
+        raise ValueError(f"result: expected two or more parameters; got {len(order)}.")
+    some = np.sort(order[:MOST_CORRELATED])
+    value, lower, upper = result.table["correlation"][i][:, some[:, None], some]  # (j, j) each
+    ax = axes(ax, 1.5 + 0.23 * len(some))
+    below = np.tril(np.ones(value.shape, bool), -1)
+    table = np.where(below, value, np.nan)[1:, :-1]
+    most = max(0.1, float(np.nanmax(np.abs(table), initial=0)))
+    image = ax.imshow(table, cmap=DIFFERENCES, vmin=-most, vmax=most, aspect="auto")
+    for j, k in np.argwhere(below & ((lower > 0) | (upper < 0))):
+        frame: dict[str, Any] = {"fill": False, "ec": INK, "lw": 1.4, "clip_on": False}
+        ax.add_patch(Rectangle((k - 0.5, j - 1.5), 1, 1, **frame))
+    names = [display_name(result.names[j], LETTERS) for j in some]
+    ax.set_xticks(range(len(some) - 1), names[:-1], rotation=90 if len(some) > 3 else 0)
+    ax.set_yticks(range(len(some) - 1), names[1:])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    bar = ax.figure.colorbar(image, ax=ax)
+    bar.set_label("correlation of q − true one", fontsize=LABEL)
+    bar.ax.tick_params(labelsize=SMALL)
+    return ax
 
 
 def surroundings(check: Verdict, ax: Axes | None = None) -> Axes:
@@ -37,66 +165,56 @@ def surroundings(check: Verdict, ax: Axes | None = None) -> Axes:
     around = check.surroundings
     if around is None:
         raise ValueError("check: expected simulated observations around x_o; got none.")
-    s, own = len(around.x), check.test.x.reshape(len(check), -1)
-    x = np.nan_to_num(np.concatenate([around.x.reshape(s, -1), own]).astype(float))
-    d = x.shape[1]
-    ax = axes(ax, 3.2 if d > 1 else 1.9)
-    if d > 1:
-        at, titles = (x, ("x[0]", "x[1]")) if d == 2 else (components(x), COMPONENTS)
-        ax.set(xlabel=titles[0], ylabel=titles[1])
-    else:
+    s, o = len(around.x), len(check)
+    x = np.concatenate([around.x.reshape(s, -1), check.test.x.reshape(o, -1)])
+    x = np.nan_to_num(x.astype(float))  # (s + o, d)
+    ax = axes(ax, 3.2 if x.shape[1] > 1 else 1.9)
+    if x.shape[1] == 1:
         # Simulations are spread upwards, so that those at about the same x do not hide each other.
-        spread = 0.618 * np.arange(len(x)) % 1 - 0.5
-        spread[s:] = 0
-        at = np.column_stack([x, spread])
+        spread = np.append(0.618 * np.arange(s) % 1 - 0.5, np.zeros(o))
+        x = np.column_stack([x, spread])
         ax.set(xlabel="x[0]", ylim=(-0.7, 0.7), yticks=[])
-    simulated, own = at[:s], at[s:]
-    is_near = around.near.any(0)
-    points: list[tuple[np.ndarray, dict[str, Any]]] = [
-        (simulated[~is_near], {"s": 5, "c": ENVELOPE, "label": "simulated"}),
-        (simulated[is_near], {"s": 5, "c": BAND, "label": "near x_o"}),
-        (simulated[around.pvalue <= check.alpha], {"marker": "x", "c": CURVE, **TESTED}),
-        (simulated[around.pvalue > check.alpha], {"ec": GREEN, "fc": "none", **TESTED}),
-    ]
+    else:
+        x, titles = (x, ("x[0]", "x[1]")) if x.shape[1] == 2 else (components(x), COMPONENTS)
+        ax.set(xlabel=titles[0], ylabel=titles[1])
+
+    def scatter(points: np.ndarray, **style: Any) -> None:
+        ax.scatter(points[:, 0], points[:, 1], **style)
+
+    simulated, is_near, p = x[:s], around.near.any(0), around.pvalue
+    scatter(simulated[~is_near], s=5, c=ENVELOPE, label="simulated")
+    scatter(simulated[is_near], s=5, c=BAND, label="near x_o")
+    scatter(simulated[p <= check.alpha], s=22, lw=0.9, marker="x", c=CURVE)
+    scatter(simulated[p > check.alpha], s=22, lw=0.9, ec=COLOURS[2], fc="none")
     for word, (colour, marker) in VERDICT_STYLES.items():
         if word in check.verdicts:
-            style = {"c": colour, "marker": marker, "label": word, **OWN}
-            points.append((own[np.array(check.verdicts) == word], style))
-    for place, shape in points:
-        ax.scatter(*place.T, **shape)
-    open_corner(ax)
+            own = x[s:][np.array(check.verdicts) == word]
+            scatter(own, s=40, ec="white", lw=0.6, c=colour, marker=marker, label=word)
+    ax.spines[["top", "right"]].set_visible(False)
     return legend(ax, 3, handletextpad=0.1)
 
 
 def summary(check: Verdict, which: int | str = 0) -> Figure:
     """Draws what :func:`assay.check` found at one observation, by its number or label.
 
-    The first row has the intervals of means and widths, the second the true parameters near x_o
-    over draws of q, the third the null of the test and a classifier's probabilities, if there are
-    any. Of an observation that is outside, it only shows where it lies among the simulations.
+    Intervals of means and widths; true parameters near x_o over draws of q; the null of the test,
+    and a classifier's probabilities or the surroundings, which are all where x_o is outside.
     """
     check_kind("check", check, "what assay.check found", "labels", "verdicts", "bounds")
     i = position(check.labels, which)
+    title = f"{display_name(check.labels[i], 60)}: {check.verdicts[i]}"
     if check.verdicts[i] == OUTSIDE:
         figure, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
         surroundings(check, small(ax))
-    else:
-        figure = _three_rows(check, i)
-    title = f"{display_name(check.labels[i], 60)}: {check.verdicts[i]}"
-    figure.suptitle(title, fontsize=LABEL + 1)
-    return figure
-
-
-def _three_rows(check: Verdict, i: int) -> Figure:
-    """Bounds; true parameters near x_o; the test and, if there is one, the classifier."""
-    rows, found = min(MOST_ROWS, len(check.names)), check.classified
-    heights = [1.1 + 0.19 * rows, 2.3, 2.4 if found is None else 3.6]
+        figure.suptitle(title, fontsize=LABEL + 1)
+        return figure
+    m, found = len(check.names), check.classified
+    heights = [1.1 + 0.19 * min(MOST_ROWS, m), 2.3, 2.4 if found is None else 3.6]
     figure = plt.figure(figsize=(2 * WIDTH + 0.2, sum(heights)), layout="constrained")
     grid = figure.add_gridspec(3, 1, height_ratios=heights)
-    columns = (2, min(3, len(check.names)), 2)
     above, middle, below = (
         [small(ax) for ax in figure.add_subfigure(grid[row]).subplots(1, n, squeeze=False)[0]]
-        for row, n in enumerate(columns)
+        for row, n in enumerate((2, min(3, m), 2))
     )
     forest(check.bounds, above, i, check.tolerance)
     near(check.bounds, middle, i)
@@ -105,4 +223,5 @@ def _three_rows(check: Verdict, i: int) -> Figure:
         surroundings(check, below[1])
     else:
         pp(found[i] if found.many else found, below[1], check.alpha)
+    figure.suptitle(title, fontsize=LABEL + 1)
     return figure

@@ -1,11 +1,14 @@
-"""What the pictures and the report compute alike: plain numbers, without matplotlib."""
+"""What pictures compute, the report some of it too: plain numbers, without matplotlib."""
+
+from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..results import PPCurve
+if TYPE_CHECKING:
+    from ..results import PPCurve
 
 # Names of what `components` returns.
 COMPONENTS = ("first principal component of x", "second principal component of x")
@@ -18,22 +21,11 @@ def farthest(curves: np.ndarray, ideal: np.ndarray, most: int) -> list[int]:
 
 
 def mirrored(curve: PPCurve) -> PPCurve:
-    """The curve of P(class 1), where class 1 are true parameters, from that of P(class 0).
-
-    Its values are shares of draws strictly below the levels, so that steps go down to the left.
-    """
+    """The curve of P(class 1), with shares strictly below the levels, from that of P(class 0)."""
     ends = {"lower": "upper", "upper": "lower"}
     ends |= {f"envelope_{a}": f"envelope_{b}" for a, b in ends.items()}
     flipped = {a: 1 - getattr(curve, b)[..., ::-1] for a, b in (ends | {"ecdf": "ecdf"}).items()}
     return replace(curve, levels=1 - curve.levels[::-1], **flipped)
-
-
-def null_bands(curve: PPCurve) -> tuple[tuple[np.ndarray, np.ndarray, str], ...]:
-    """Both ends of each null band and what it holds, in words; the wider one first."""
-    return (
-        (curve.envelope_lower, curve.envelope_upper, "whole curve"),
-        (curve.lower, curve.upper, "each level"),
-    )
 
 
 def bin_count(null: np.ndarray) -> int:
@@ -42,10 +34,7 @@ def bin_count(null: np.ndarray) -> int:
 
 
 def components(x: np.ndarray) -> np.ndarray:
-    """The first two principal components of standardised entries (n, d), with shape (n, 2).
-
-    A single point has only one.
-    """
+    """The first two principal components (n, 2) of standardised entries (n, d); one if n is 1."""
     sd = x.std(0)
     scaled = (x - x.mean(0)) / np.where(sd > 0, sd, 1)
     directions = np.linalg.svd(scaled, full_matrices=False)[2][:2]
@@ -56,11 +45,9 @@ def components(x: np.ndarray) -> np.ndarray:
 
 
 def critical_value(null: np.ndarray, alpha: float) -> np.ndarray:
-    """What a statistic must exceed to be rejected at level alpha, with shape (...).
+    """What a statistic must exceed to be rejected at level alpha, (...), by its H nulls (..., H).
 
-    It is the k-th largest of H nulls (..., H), where k = floor(alpha (H + 1)): a statistic above
-    it has a p-value of at most alpha, and no other has. With too few nulls to reject anything it
-    is the largest.
+    The k-th largest with k = floor(alpha (H + 1)); the largest where nothing can be rejected.
     """
     rank = max(1, int(alpha * (1 + null.shape[-1]) + 1e-9))
     return np.asarray(np.sort(null, axis=-1)[..., -rank])
@@ -68,11 +55,9 @@ def critical_value(null: np.ndarray, alpha: float) -> np.ndarray:
 
 def one_observation(result: Any) -> Any:
     """The result at its only observation; many are refused."""
-    if not result.many:
-        return result
-    if len(result) > 1:
+    if result.many and len(result) > 1:
         raise ValueError(
             f"result: expected one observation; got {len(result)}. Choose one by its number, such "
             "as result[0]."
         )
-    return result[0]
+    return result[0] if result.many else result

@@ -1,16 +1,14 @@
 r"""The look of all pictures: a palette that every eye can read, sizes of words, names as text.
 
 Colours are those of Okabe and Ito 2008, *Color Universal Design*, and greys that print. Names in
-LaTeX such as ``$\theta_1$`` are typeset by matplotlib; what it cannot typeset is shown as it is
+LaTeX such as ``$\theta_1$`` are typeset by matplotlib; what it cannot typeset is drawn as it is
 written.
 """
 
 import re
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
 from matplotlib.mathtext import MathTextParser
 
 from .._support.inputs import printable
@@ -21,23 +19,11 @@ CURVE, BAND, ENVELOPE, INK = "#D55E00", "#9a9a9a", "#d9d9d9", "#333333"
 GREEN = "#009E73"
 COLOURS = (CURVE, "#0072B2", GREEN, "#CC79A7", "#56B4E9", "#E69F00")
 STYLES = ("-", "--", ":", "-.")
-# How the value that a right q would have is drawn.
+# How the value that a right q would have is drawn, and axes of shares.
 DASHED: dict[str, Any] = {"color": INK, "lw": 0.8, "ls": "--"}
-# What every picture of a classifier shows: class 1 are true parameters, class 0 is q.
+SHARES: dict[str, Any] = {"xlim": (0, 1), "ylim": (0, 1), "aspect": "equal"}
+# What every picture of a classifier has on an axis: class 1 are true parameters, class 0 is q.
 CLASS_1 = "probability of class 1 (truth)"
-
-
-def smallest_pvalue(adjusted: np.ndarray, names: Sequence[str]) -> str:
-    """The p-value of one curve, or the smallest of several (j,) with the name of its curve."""
-    j = int(np.argmin(adjusted))
-    if len(names) == 1:
-        return f"p = {adjusted[j]:.3g}"
-    return f"smallest corrected p = {adjusted[j]:.3g} ({display_name(names[j], 16)})"
-
-
-def percent(alpha: float) -> str:
-    """The coverage 1 - alpha in percent."""
-    return f"{100 * (1 - alpha):g} %"
 
 
 @cache
@@ -54,12 +40,7 @@ def is_math(name: str) -> bool:
 
 def display_name(name: str, letters: int = 22) -> str:
     """A name that matplotlib can draw, mathematics or plain, of at most so many letters."""
-    return escape(clip(str(name), letters))
-
-
-def escape(name: str) -> str:
-    """A name whose dollars are drawn as such unless they enclose mathematics."""
-    name = printable(name)
+    name = printable(clip(str(name), letters))
     text = name if is_math(name) else name.replace("$", r"\$")
     # Legends leave out what begins with an underscore.
     return f" {text}" if text.startswith("_") else text

@@ -4,27 +4,31 @@ Whatever is printed is escaped, and a value that is missing is an error. In a te
 beside a tag of HTML or of Jinja is nothing, and any other is a space.
 """
 
-from __future__ import annotations
-
 import re
 from importlib import import_module, resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._support.inputs import printable
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from ..printing import equals, probability
 
 BESIDE_A_TAG = re.compile(r"(?:(?<=>)|(?<=%\}))\s*\n\s*|\s*\n\s*(?=<|\{%)")
 
 
-def environment() -> Environment:
+def environment() -> Any:
     """What renders the templates of this package."""
     jinja = required("jinja2", "which fills the page")
-    loader = jinja.FunctionLoader(_template)
-    strict: Environment = jinja.Environment(
-        loader=loader, autoescape=True, undefined=jinja.StrictUndefined, finalize=_allowed
-    )
+
+    def template(name: str) -> str:
+        source = BESIDE_A_TAG.sub("", read(f"templates/{name}").strip())
+        return re.sub(r"\s*\n\s*", " ", source)
+
+    def finalize(value: Any) -> Any:
+        """Markup as it is, and anything else as text that HTML allows."""
+        return value if hasattr(value, "__html__") else printable(str(value))
+
+    options = {"autoescape": True, "undefined": jinja.StrictUndefined, "finalize": finalize}
+    strict = jinja.Environment(loader=jinja.FunctionLoader(template), **options)
+    strict.filters |= {"probability": probability, "equals": equals}
     return strict
 
 
@@ -43,13 +47,3 @@ def read(name: str) -> str:
     """A file of this package, with the line ends that a browser makes of them."""
     text = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
     return text.replace("\r\n", "\n")
-
-
-def _template(name: str) -> str:
-    source = BESIDE_A_TAG.sub("", read(f"templates/{name}").strip())
-    return re.sub(r"\s*\n\s*", " ", source)
-
-
-def _allowed(value: Any) -> Any:
-    """A value to print: markup as it is, and anything else as text that HTML allows."""
-    return value if hasattr(value, "__html__") else printable(str(value))

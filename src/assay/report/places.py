@@ -6,7 +6,7 @@ import numpy as np
 
 from ..plots._numbers import COMPONENTS, components
 from ..verdict import Verdict
-from .traces import Trace, axis, brief, literal, rounded
+from .traces import axis, brief, literal, rounded
 
 # The symbol and the colour of every verdict.
 SYMBOLS = {
@@ -41,10 +41,16 @@ def places(check: Verdict) -> dict[str, Any] | None:
         _group("q rejected there", simulated[rejected], "x-thin-open", "@rejected", 8),
         _group("q not rejected there", simulated[others], "circle-open", "@passed", 8),
     ]
-    groups += [_verdict_group(check, word, own) for word in SYMBOLS]
+    mode = "markers+text" if 1 < len(check) <= MOST_LABELS else "markers"
+    for word, style in SYMBOLS.items():
+        rows = np.flatnonzero(np.array(check.verdicts) == word)
+        group = _group(word, own[rows], *style, 13)
+        group |= {"customdata": rows.tolist(), "text": [brief(check.labels[i], 30) for i in rows]}
+        group |= {"hovertemplate": "%{text}<extra></extra>", "mode": mode}
+        groups.append(group | ({"textposition": "top center"} if mode == "markers+text" else {}))
     counts = ", ".join(f"{check.verdicts.count(w)} {w}" for w in SYMBOLS if w in check.verdicts)
     ends = zip(names, low - 1.3 * room, high + 1.3 * room, strict=True)
-    x, y = (axis(literal(name), (float(a), float(b))) for name, a, b in ends)
+    x, y = (axis(literal(name), (a, b)) for name, a, b in ends)
     return {
         "groups": [group for group in groups if len(group["x"])],
         "layout": {"xaxis": x, "yaxis": y, "height": 360},
@@ -74,26 +80,15 @@ def _coordinates(
     return own @ directions, simulated @ directions, COMPONENTS
 
 
-def _group(name: str, at: np.ndarray, symbol: str, colour: str, size: int) -> Trace:
-    x, y = at.T
+def _group(name: str, at: np.ndarray, symbol: str, colour: str, size: int) -> dict[str, Any]:
+    """Points (n, 2), as a trace."""
     return {
         "type": "scatter",
         "mode": "markers",
-        "x": rounded(x),
-        "y": rounded(y),
+        "x": rounded(at[:, 0]),
+        "y": rounded(at[:, 1]),
         "name": name,
         "marker": {"symbol": symbol, "color": colour, "size": size},
         "hoverinfo": "skip",
         "cliponaxis": False,
     }
-
-
-def _verdict_group(check: Verdict, word: str, at: np.ndarray) -> Trace:
-    """The observations with a verdict, with their labels under the pointer, or beside them."""
-    rows = np.flatnonzero(np.array(check.verdicts) == word)
-    group = _group(word, at[rows], *SYMBOLS[word], 13)
-    group |= {"customdata": rows.tolist(), "text": [brief(check.labels[i], 30) for i in rows]}
-    group["hovertemplate"] = "%{text}<extra></extra>"
-    if 1 < len(check) <= MOST_LABELS:
-        group |= {"mode": "markers+text", "textposition": "top center"}
-    return group
