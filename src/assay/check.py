@@ -52,7 +52,7 @@ from .classifiers.mlp import MLP
 from .data.calibration import Draws, features_of
 from .data.draw import Drawing
 from .data.posterior import Embed
-from .data.prepare import Prepared, options_of, prepare
+from .data.prepare import Samples, prepare
 from .data.simulate import Simulations
 from .local.score import MORE_COPIES, MOST_BORROWING, Score, score
 from .printing import html_part
@@ -145,15 +145,14 @@ def check(
     alpha, tolerance = _check_level(alpha, tolerance, nulls)
     if classifier is not None:
         check_kind("classifier", classifier, "a classifier such as MLP(), or None", Classifier)
-    options = options_of(
-        near=near, draws=draws, seed=seed, embed=embed, drawing=drawing, names=names, labels=labels
-    )
     source = _simulations(simulator, prior, simulations, executor, resume)
     with Stages("checking", STAGES) as stage:
         stage.enter("drawing from q")
         # `pairs` with draws of q; `test_pairs`, the same in latents where q is a flow;
         # `prior_pairs`, without those around x_o; `observed`, the observations with draws there.
-        data = prepare(posterior, theta, x, x_o, options, source)
+        how: Any = {"draws": draws, "embed": embed, "drawing": drawing, "seed": seed}
+        how |= {"near": near, "names": names, "labels": labels}
+        data = prepare(posterior, theta, x, x_o, source, **how)
         embed, layout = data.pairs.embed, data.pairs.layout
         if embed is not None:
             embed = partial(features_of, embed=embed, layout=layout)
@@ -269,7 +268,7 @@ def _simulations(
     return None
 
 
-def _surroundings(data: Prepared, test: Score, seed: int) -> Surroundings:
+def _surroundings(data: Samples, test: Score, seed: int) -> Surroundings:
     """Some simulated observations, and p-values at a few of them."""
     most = min(PICTURED, max(TESTED, MOST_NUMBERS // data.prior_pairs.x[0].numel()))
     chance = stream(seed, "surroundings")
@@ -280,12 +279,12 @@ def _surroundings(data: Prepared, test: Score, seed: int) -> Surroundings:
     centres = data.pairs.observation(data.observed).features
     # Near among all pairs, so that the share that is near is that of the check.
     near = data.near.inside(torch.cat([features, data.pairs.features]), centres)[:, : len(rows)]
-    if not data.around:
+    if data.pairs is data.prior_pairs:
         pvalue[tested] = test.pvalues(x[tested], COPIES_ELSEWHERE)
     return Surroundings(x.cpu().numpy(), near.cpu().numpy(), pvalue)
 
 
-def _classify(data: Prepared, classifier: Classifier, seed: int) -> Any:
+def _classify(data: Samples, classifier: Classifier, seed: int) -> Any:
     """A classifier's probabilities at draws of q, with those of relabelled copies."""
     from .local.lc2st import lc2st  # trains networks, which a check may leave out
 
@@ -301,7 +300,7 @@ def _classify(data: Prepared, classifier: Classifier, seed: int) -> Any:
     return replace(found, null_probabilities=np.asarray(found.null_probabilities, np.float16))
 
 
-def _over_all_x(data: Prepared, alpha: float, seed: int) -> dict[str, Any]:
+def _over_all_x(data: Samples, alpha: float, seed: int) -> dict[str, Any]:
     """Tests over all x; None where q has too few draws at each x, or a parameter is constant."""
     draws = data.prior_pairs.theta_q
     if (
