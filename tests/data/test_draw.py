@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
-from assay import Calibration, Drawing
+from assay import Drawing
 from assay._support.work import time_limit
 from assay.data.draw import draw_at
 from assay.data.posterior import Posterior, as_posterior
@@ -112,9 +112,3 @@ def test_a_time_limit_leaves_nothing_behind():
     with time_limit(0.05):
         pass
     time.sleep(0.1)
-
-
-def test_a_calibration_of_a_posterior():
-    found = Calibration.of(Batched({5: "nan"}), X, X, 4, drawing=Drawing(failures=0.01))
-    assert (len(found), found.k) == (119, 4)
-    assert "x[5]" in found.remarks[0]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from torch.distributions import Independent, MultivariateNormal, Normal, Uniform
+from torch.distributions import Independent, MultivariateNormal, Uniform
 
 import assay
 from assay import Calibration, Drawing, Draws, Nearest
@@ -22,7 +22,6 @@ from assay.data.posterior import Posterior
 from assay.data.prepare import prepare
 from assay.data.simulate import Simulations
 from assay.neighbourhood import Distance, DistanceForQ
-from experiments.tasks import TwoMoons
 from tests.conftest import Gaussian
 
 N, M = 200, 2
@@ -129,14 +128,18 @@ class TestPairs:
         assert torch.equal(of_pairs(x_o=given).observed.theta[0], given.theta)
         assert of_pairs(x_o=Draws(X_O, n=30)).observed.theta.shape == (1, 30, M)
 
-    def test_names_of_parameters_draws_and_observations(self):
-        theta = {"b": THETA[:, 1], "a": THETA[:, 0]}
-        assert of_pairs(lambda x, n: draw(x, n).flip(-1), theta).names == ("b", "a")
-        found = of_pairs(lambda x, n: {"a": draw(x, n)[..., 0], "b": draw(x, n)[..., 1]}, theta)
+    def test_names_of_draws_and_observations(self):
+        """Those of parameters take the order of those of draws."""
+        dicts = {"theta": {"b": THETA[:, 1], "a": THETA[:, 0]}, "x": {"u": X[:, 0], "v": X[:, 1]}}
+        dicts["x_o"] = {"v": X_O[1], "u": X_O[0]}
+
+        def named(x, n):
+            theta = draw(torch.stack([x["u"], x["v"]], 1), n)
+            return {"a": theta[..., 0], "b": theta[..., 1]}
+
+        found = of_pairs(named, **dicts)
         assert found.names == ("a", "b")
         assert torch.equal(found.pairs.theta, THETA)
-        x, x_o = {"u": X[:, 0], "v": X[:, 1]}, {"v": X_O[1], "u": X_O[0]}
-        found = of_pairs(lambda x, n: draw(torch.stack([x["u"], x["v"]], 1), n), x=x, x_o=x_o)
         assert torch.equal(found.observed.x[0], X_O)
 
     def test_x_that_fail_are_left_out_and_remarked_but_for_x_o(self):
@@ -159,21 +162,20 @@ class TestFlow:
         assert torch.equal(found.test_pairs.theta, z)
         assert found.remarks == ()
 
-    def test_draws_of_another_q_are_tested_themselves(self):
-        """A flow that is truncated where it is sampled."""
+    def test_draws_of_another_q_at_x_o_alone(self):
+        self.check_draws_are_tested(RIGHT, Gaussian(width=0.8).draws(X_O, 2000))
 
+    def test_draws_of_a_flow_that_is_truncated_where_it_is_sampled(self):
         class Cut(BatchedFlow):
             def sample_batched(self, x, n):
                 return super().sample_batched(x, n).clamp_min(-0.2)
 
-        found = of_pairs(Cut())
+        self.check_draws_are_tested(Cut(), X_O)
+
+    def check_draws_are_tested(self, q, x_o):
+        found = of_pairs(q, x_o=x_o)
         assert found.test_pairs is found.pairs
         assert "q is what is sampled: it is tested with draws" in found.remarks[0]
-
-    def test_draws_of_another_q_at_x_o_alone(self):
-        found = of_pairs(RIGHT, x_o=Gaussian(width=0.8).draws(X_O, 2000))
-        assert found.test_pairs is found.pairs
-        assert "does not belong to the draws" in found.remarks[0]
 
     @pytest.mark.parametrize("edge", [False, True])
     def test_coordinates(self, edge):
@@ -317,19 +319,13 @@ class TestSimulator:
         assert uniform(found.pairs) > 0.001
 
     def test_what_is_given(self):
-        """Draws, NumPy in double precision, and more draws for many parameters."""
-        theta = torch.linspace(0, 2, 300)[:, None]
-        found = of_simulator(n=60, x_o=Draws(ONE, theta))
+        """Draws; NumPy in double precision, and more draws for many parameters; other priors."""
+        theta, box = torch.linspace(0, 2, 300)[:, None], Independent(Uniform(-ONE, ONE), 1)
+        found = of_simulator(n=60, x_o=Draws(ONE, theta), prior=box)
         assert torch.equal(found.observed.theta[0], theta)
+        assert found.pairs.theta.abs().max() <= 1
         found = of_simulator(None, 60, lambda t: t + np.random.randn(*np.shape(t)), np.ones(20))
         assert (found.pairs.k, found.pairs.x.dtype) == (24, torch.float64)
-
-    @pytest.mark.parametrize("own", [True, False])
-    def test_priors_of_any_kind(self, own):
-        task, g = TwoMoons(), torch.default_generator
-        prior = task.prior if own else Independent(Uniform(-torch.ones(2), 1.0), 1)
-        q, simulator = lambda x, n: task.posterior(x, n, g).theta, lambda t: task.simulate(t, g)
-        assert of_simulator(q, 60, simulator, [-0.4, 0.2], prior).pairs.theta.abs().max() <= 1
 
     def test_x_without_draws_are_left_out(self):
         def sluggish(x, n):
@@ -342,78 +338,47 @@ class TestSimulator:
         with pytest.raises(ValueError, match=r"at simulation .* \(ZeroDivisionError"):
             of_simulator(sluggish)
 
-    def test_resumption(self, tmp_path):
-        calls = []
-
-        def stops(theta):
-            """After four calls to find out how it is called, two of the prior and one other."""
-            calls.append(1)
-            if len(calls) == 8:
-                raise KeyboardInterrupt
-            return simulate(theta)
-
-        with pytest.raises(KeyboardInterrupt):
-            of_simulator(n=200, simulator=stops, resume=tmp_path)
-        kept = {"call.json", "prior-50-00000.npz", "prior-50-00001.npz", "around-50-00000.npz"}
-        assert kept == {file.name for file in tmp_path.iterdir()}
-        found = of_simulator(n=200, resume=tmp_path).pairs
-        assert torch.equal(found.members, of_simulator(n=200).pairs.members)
+    def test_another_call_is_no_resumption(self, tmp_path):
+        found = of_simulator(n=200, resume=tmp_path)
+        again = of_simulator(n=200, resume=tmp_path, simulator=lambda theta: 1 / 0)
+        assert torch.equal(found.pairs.members, again.pairs.members)
         for words, change in (
             ("another x_o", {"x_o": 2 * ONE}),
             ("another seed and another simulations", {"n": 300, "seed": 1}),
             ("of the same parameters; got others in .*around", {"q": exact(shift=1.0)}),
+            ("a folder; got the file", {"resume": tmp_path / "call.json"}),
         ):
             with pytest.raises(ValueError, match=f"resume: expected .*{words}"):
                 of_simulator(**{"n": 200, "resume": tmp_path} | change)
-        with pytest.raises(ValueError, match="resume: expected a folder; got the file"):
-            of_simulator(resume=tmp_path / "call.json")
 
 
-CAL, SOURCE = RIGHT.calibration(N), Simulations(simulate, MultivariateNormal(X_O, torch.eye(M)))
+SOURCE = {"source": Simulations(simulate, MultivariateNormal(X_O, torch.eye(M)))}
+ALONE, CAL = {"theta": None, "x": None}, {"posterior": RIGHT.calibration(N)}
 REFUSED = [
-    ((draw, THETA, X, None), "x_o: expected the observation to be"),
-    ((draw, None, X, X_O), "theta, x: expected calibration pairs that"),
-    ((draw, THETA, None, X_O), "theta, x: expected calibration pairs .* got None"),
-    ((draw, THETA, X[:-1], X_O), r"x: expected shape \(200, ...\)"),
-    ((draw, THETA, X, [1.0, 2.0, 3.0]), r"x_o: expected shape \(2,\)"),
-    ((3, THETA, X, X_O), "posterior: expected an object with"),
-    ((CAL, THETA, None, X_O), r"theta: expected None with a calibration.*check\(calibration"),
-    ((CAL, None, None, X_O), r"draws: expected Draws\(x_o, theta_o\)"),
-    ((draw, THETA, X, X_O, SOURCE), "simulator: expected it in place of pairs; got both"),
-    ((CAL, None, None, X_O, SOURCE), "simulator: expected it in place of pairs; got both"),
-    ((3, None, None, X_O, SOURCE), "posterior: expected an object with"),
-    ((draw, None, None, [1.0, 2.0, 3.0], SOURCE), r"x_o of shape \(3,\)"),
+    ({"x_o": None}, "x_o: expected the observation to be"),
+    ({"theta": None}, "theta, x: expected calibration pairs that"),
+    ({"x": None}, "theta, x: expected calibration pairs .* got None"),
+    ({"x": X[:-1]}, r"x: expected shape \(200, ...\)"),
+    ({"x_o": [1.0, 2.0, 3.0]}, r"x_o: expected shape \(2,\)"),
+    ({"posterior": 3}, "posterior: expected an object with"),
+    (CAL, r"theta: expected None with a calibration.*check\(calibration"),
+    (CAL | ALONE | {"embed": torch.sin}, "theta: expected None with a calibration, which holds"),
+    (CAL | ALONE, r"draws: expected Draws\(x_o, theta_o\)"),
+    (SOURCE, "simulator: expected it in place of pairs; got both"),
+    (SOURCE | ALONE | CAL, "simulator: expected it in place of pairs; got both"),
+    (SOURCE | ALONE | {"posterior": 3}, "posterior: expected an object with"),
+    (SOURCE | ALONE | {"x_o": [1.0, 2.0, 3.0]}, r"x_o of shape \(3,\)"),
+    (SOURCE | ALONE | {"x_o": [1.0, np.nan]}, "x_o: expected finite"),
+    ({"near": 1.5}, "near: expected a number between 0"),
+    ({"draws": 0}, "draws: expected at least 1"),
+    ({"drawing": 60}, r"drawing: expected a Drawing\(\)"),
 ]
 
 
 @pytest.mark.parametrize(("given", "message"), REFUSED)
 def test_what_is_refused(given, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        prepare(*given)
-
-
-OPTIONS = [
-    (partial(of_calibration, embed=torch.sin), "theta: expected None with a calibration, which"),
-    (partial(of_pairs, near=1.5), "near: expected a number between 0"),
-    (partial(of_pairs, draws=0), "draws: expected at least 1"),
-    (partial(of_pairs, drawing=60), r"drawing: expected a Drawing\(\)"),
-    (partial(of_simulator, prior=Normal(0.0, 1.0)), "prior: expected draws with shape"),
-]
-
-
-@pytest.mark.parametrize(("call", "message"), OPTIONS)
-def test_options_that_are_refused(call, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        call()
-
-
-def test_a_check_passes_its_options_on():
-    """Which are those of its keywords."""
-    how = {"names": ["mu", "tau"], "near": 0.5, "draws": 6, "nulls": 19, "classifier": None}
-    found = assay.check(draw, THETA, X, X_O, **how)
-    assert found.names == found.bounds.names == ("mu", "tau")
-    assert found.settings["k"] == found.settings["draws"] == 6
-    np.testing.assert_array_equal(found.test.near, [N // 2])
+        prepare(**{"posterior": draw, "theta": THETA, "x": X, "x_o": X_O} | given)
 
 
 @pytest.mark.slow

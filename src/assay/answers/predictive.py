@@ -1,12 +1,9 @@
 r"""Is x_o what the simulator makes of what q draws there? A posterior predictive check.
 
 One draw of q at x_o is simulated n times. If q is the true posterior at x_o, x_o and the n
-simulations are independent and alike given the draw, so that the rank of x_o among them, by a
-distance that treats all n + 1 alike, is uniform: p-values are exact over x_o of the prior.
-Simulations of many draws make p-values that crowd around 1/2, since x_o has been used twice.
-
-A small p-value says that the simulator does not describe x_o, or that q is wrong there. A large
-one does not say that q is right: the prior passes.
+simulations are alike given the draw, so that the rank of x_o among them, by a distance that treats
+all n + 1 alike, is uniform: p-values are exact over x_o of the prior. Simulations of many draws
+make p-values that crowd around 1/2. A large p does not say that q is right: the prior passes.
 
 References: Besag and Clifford 1989, *Generalized Monte Carlo Significance Tests*; Gosselin 2011,
 *A New Calibrated Bayesian Internal Goodness-of-Fit Method: Sampled Posterior p-Values*.

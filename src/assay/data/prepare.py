@@ -2,11 +2,11 @@
 
 They come from a calibration, from a posterior with pairs, or from a posterior with a simulator.
 The test that decides looks at latents where the posterior is a flow, since they say more than
-draws do, and at draws of q otherwise. Everything else looks at draws of q in parameters.
+draws do. Everything else looks at draws of q in parameters.
 
 A first part of simulations has parameters from the prior, and says where x_o lies among all
-observations. The others have parameters from a proposal around q at x_o, in sets whose members are
-exchangeable: tests are exact, since the proposal depends on x_o and on draws of q there alone.
+observations. Others have parameters from a proposal around q at x_o: tests are exact, since it
+depends on x_o and on draws of q there alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -159,11 +159,12 @@ def _from_simulator(
     prior, n, runner = source.prior, source.n, source.runner(given.x, seed)
     rows = given.x.reshape(-1, *runner.shape)
     sampler, o = as_posterior(posterior, rows), len(rows)
-    n_prior = max(round(FIRST * n), min(FEWEST_FIRST, n // 2))
+    first = max(round(FIRST * n), min(FEWEST_FIRST, n // 2))
     repeats = min(round(PREDICTIVE * n / o), MOST)
     repeats = repeats if repeats >= LEAST else 0
+    counts = first, n - first - o * repeats, o * repeats
     # From the prior.
-    theta, x, runner = runner.run("prior", partial(parameters, prior), n_prior)
+    theta, x, runner = runner.run("prior", partial(parameters, prior), counts[0])
     k, label = max(k, theta.shape[1] + ENOUGH), "simulation {} of the prior"
     of_q = draw_at(sampler, x, k, seed, "draws", drawing, label)
     theta, x, theta_q = theta[of_q.kept], x[of_q.kept], of_q.theta.to(theta)
@@ -171,8 +172,7 @@ def _from_simulator(
     observed = _with_draws(given.many(wide.observation(given)), sampler, drawing, seed)
     # Around q at x_o.
     proposal = Around(wide.observe(observed, seed).draws, prior)
-    draw, n_around = partial(parameters, proposal), n - n_prior - o * repeats
-    theta, x, runner = runner.run("around", draw, n_around)
+    theta, x, runner = runner.run("around", partial(parameters, proposal), counts[1])
     label = "simulation {} around x_o"
     of_q = draw_at(sampler, x, RESERVE * k, seed, "draws around x_o", drawing, label)
     theta, x, theta_q = theta[of_q.kept], x[of_q.kept], of_q.theta.to(theta)
@@ -191,7 +191,6 @@ def _from_simulator(
         runner = replace(after, rows=runner.rows)
     fewest = min(map(len, made), default=0)
     predicted = (torch.stack([x[:fewest] for x in made]), one) if fewest else None
-    counts = n_prior, n_around, o * repeats
     how = _how_made(runner, counts, o, around=pairs is not wide)
     remarks = how, *pairs.remarks, *wide.remarks
     return Samples(pairs, pairs, wide, observed, pairs.nearest(near), remarks, predicted)

@@ -44,11 +44,7 @@ class Density(Protocol):
 
 @dataclass(frozen=True)
 class Model:
-    """A prior over m parameters, and a simulator.
-
-    The simulator takes parameters (n, m) and a generator, and returns observations (n, ...). It
-    may ignore the generator, and read torch's or NumPy's global one.
-    """
+    """A prior, and a simulator of parameters (n, m), which may ignore its generator."""
 
     prior: Any  # a torch distribution, or a Density
     simulate: Callable[[Tensor, torch.Generator], Any]

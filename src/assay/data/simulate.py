@@ -152,10 +152,10 @@ class Runner:
         except Exception as error:
             if self.executor is None or str(error).startswith("executor: "):
                 raise
-            problem = f"it failed with: {error_line(error)}"
             raise RuntimeError(
-                f"executor: expected one that runs the simulator; {problem}. Worker processes "
-                "need a function of a module that they can import."
+                f"executor: expected one that runs the simulator; it failed with: "
+                f"{error_line(error)}. Worker processes need a function of a module that they can "
+                "import."
             ) from error
 
     def repeat(self, stage: str, theta: Tensor, n: int) -> tuple[Tensor, Tensor, "Runner"]:
@@ -165,9 +165,9 @@ class Runner:
     def run(
         self, stage: str, draw: Draw, n: int, most_failed: float = MOST_FAILED
     ) -> tuple[Tensor, Tensor, "Runner"]:
-        """Simulates n parameters; other ones, one at a time, where a batch raises an error.
+        """Parameters (s, m) and x (s, ...) of those of n simulations that succeed; and the runner.
 
-        Parameters (n', m) and x (n', ...) of those that succeed, and what ran them, are returned.
+        Where a batch raises an error, other parameters are simulated, one at a time.
         """
         # With a seed for each form, parameters that replace others know nothing of what failed.
         seed = seed_of(stream(self.seed, "simulate", stage, self.rows))
@@ -175,9 +175,9 @@ class Runner:
         parts = [theta[i : i + TOGETHER] for i in range(0, n, TOGETHER)]
         names = [f"{stage}-{self.rows}-{i:05d}.npz" for i in range(len(parts))]
         files = [self.folder / name if self.folder else None for name in names]
-        each = zip(files, parts, strict=True)
-        found = [Chunk.read(*one, "simulations", "parameters") for one in each]
-        kept = {i: chunk for i, chunk in enumerate(found) if chunk is not None}
+        words = "simulations", "parameters"
+        read = (Chunk.read(file, part, *words) for file, part in zip(files, parts, strict=True))
+        kept = {i: chunk for i, chunk in enumerate(read) if chunk is not None}
         jobs = [(i, part) for i, part in enumerate(parts) if i not in kept]
         done: dict[int, Chunk] = {}
         with progress(desc=f"simulating: {stage}", total=n, unit="simulation") as bar:
