@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 import assay
 from assay._support.random import seed_of, stream
-from assay.data.prepare import options_of, prepare
+from assay.data.prepare import prepare
 from assay.data.simulate import Simulations
 from assay.neighbourhood import Nearest
 from experiments.tasks import ConjugateGaussian, GaussianMixture, Perturbed, StateSpace, Task
@@ -101,9 +101,7 @@ Given = tuple[assay.Calibration, Nearest | None]
 
 def zoom(made: Design, q: Perturbed, n: int, seed: int, simulate: Any = None) -> Given:
     source = Simulations(simulate or made.simulate, made.task.prior, n)
-    names = ("near", "embed", "drawing", "names", "labels")
-    options = options_of(draws=K, seed=seed, **dict.fromkeys(names))
-    found = prepare(q.sample, None, None, made.x_o, options, source)
+    found = prepare(q.sample, None, None, made.x_o, source, draws=K, seed=seed)
     return found.test_pairs, found.near
 
 

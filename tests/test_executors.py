@@ -17,148 +17,100 @@ import assay
 from assay._support.work import run_jobs
 from experiments.runs import Records, completed
 
-SPAWN = get_context("spawn")
+SQUARES = {n: n * n for n in range(120)}
 
 
-def slow_square(n, seconds=0.05):
-    time.sleep(seconds)
+def slow_square(n):
+    time.sleep(0.05)
     return n * n
 
 
-def deadly(folder, n):
+def deadly(mark, n):
     """Dies once, at the third job."""
-    mark = os.path.join(folder, "dead")
-    if n == 3 and not os.path.exists(mark):
-        with open(mark, "w"):
-            pass
+    if n == 3 and not mark.exists():
+        mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return n * n
 
 
-def wrong(n):
-    raise ValueError(f"no {n}")
+def job(parts):
+    return {"square": parts["n"] ** 2}
+
+
+def posterior(x, n, fails_at=np.nan):
+    return 1 / 0 if x[0] == fails_at else x / 2 + 0.5**0.5 * torch.randn(n, 1)
+
+
+def simulator(theta):
+    return theta + torch.randn(theta.shape)
 
 
 @pytest.fixture(scope="module")
-def cluster():
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as made:
-        yield made
+def executor():
+    sizes = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with LocalCluster(**sizes, dashboard_address=None) as cluster, Client(cluster) as client:
+        yield client.get_executor()
 
 
-@pytest.fixture(scope="module")
-def client(cluster):
-    with Client(cluster) as made:
-        yield made
-
-
-def test_all_jobs_in_any_order():
-    with ThreadPoolExecutor(4) as executor:
-        found = dict(run_jobs(executor, slow_square, range(200)))
-    assert found == {n: n * n for n in range(200)}
+def test_all_jobs_in_any_order_few_before_they_are_needed():
+    made = []
+    with ThreadPoolExecutor(4) as threads:
+        work = run_jobs(threads, slow_square, (made.append(n) or n for n in SQUARES))
+        found = [next(work)]
+        assert len(made) <= 69
+        assert dict([*found, *work]) == SQUARES
+        with pytest.raises(ValueError, match="invalid literal"):
+            list(run_jobs(threads, int, ["no number"]))
     assert dict(run_jobs(None, abs, [-3])) == {0: 3}
 
 
-def test_few_jobs_are_made_before_they_are_needed():
-    made = []
-
-    def jobs():
-        for n in range(1000):
-            made.append(n)
-            yield n
-
-    with ThreadPoolExecutor(1) as executor:
-        work = run_jobs(executor, slow_square, jobs())
-        next(work)
-        assert len(made) <= 66
-        work.close()
-
-
-def test_an_error_of_the_work_is_its_own():
-    with ThreadPoolExecutor(1) as executor, pytest.raises(ValueError, match="no 0"):
-        list(run_jobs(executor, wrong, range(3)))
-
-
 def test_a_process_that_dies_loses_nothing(tmp_path):
-    with ProcessPoolExecutor(2, SPAWN) as executor, pytest.warns(UserWarning, match="worker died"):
-        found = dict(run_jobs(executor, partial(deadly, tmp_path), range(10)))
-    assert found == {n: n * n for n in range(10)}
+    work = partial(deadly, tmp_path / "dead")
+    with ProcessPoolExecutor(2, get_context("spawn")) as processes:
+        with pytest.warns(UserWarning, match="worker died"):
+            assert dict(run_jobs(processes, work, SQUARES)) == SQUARES
 
 
 class TestDask:
-    def test_a_worker_that_is_killed_midway(self, client):
+    def test_a_worker_that_is_killed_midway(self, executor):
         """Its jobs are run by the others, or by the one that takes its place."""
-        found, killed = {}, None
-        for number, square in run_jobs(client.get_executor(), slow_square, range(120)):
+        found = {}
+        for number, square in run_jobs(executor, slow_square, SQUARES):
             found[number] = square
             if len(found) == 20:
-                killed = next(iter(client.run(os.getpid).values()))
-                os.kill(killed, signal.SIGKILL)
-        assert killed is not None
-        assert found == {n: n * n for n in range(120)}
+                os.kill(next(iter(executor._client.run(os.getpid).values())), signal.SIGKILL)
+        assert found == SQUARES
 
-    def test_bits_of_nulls_of_scikit_learn(self, client, gaussian):
+    def test_bits_of_nulls_of_scikit_learn(self, executor, gaussian):
         calibration, draws = gaussian().calibration(200), gaussian().draws(torch.zeros(2))
-        recipe = assay.Sklearn(LogisticRegression())
-        serial = assay.lc2st(calibration, recipe, assay.Exchange(19))(draws)
-        spread = assay.Sklearn(LogisticRegression(), client.get_executor())
-        found = assay.lc2st(calibration, spread, assay.Exchange(19))(draws)
+        forms = [assay.Sklearn(LogisticRegression(), *how) for how in ((), (executor,))]
+        serial, found = (assay.lc2st(calibration, c, assay.Exchange(19))(draws) for c in forms)
         np.testing.assert_array_equal(found.null, serial.null)
         assert found.pvalue == serial.pvalue
 
-    def test_bits_of_a_simulator(self, client):
-        makes = partial(
-            assay.check,
-            _posterior,
-            simulator=_simulator,
-            prior=torch.distributions.MultivariateNormal(torch.zeros(1), torch.eye(1)),
-            x_o=torch.zeros(1),
-            simulations=200,
-            nulls=39,
-            classifier=None,
-        )
-        serial, found = makes(), makes(executor=client.get_executor())
+    def test_bits_of_a_simulator(self, executor):
+        prior = torch.distributions.MultivariateNormal(torch.zeros(1), torch.eye(1))
+        how = {"simulator": simulator, "prior": prior, "x_o": torch.zeros(1), "simulations": 200}
+        makes = partial(assay.check, posterior, **how, nulls=39, classifier=None)
+        serial, found = makes(), makes(executor=executor)
         np.testing.assert_array_equal(found.test.null, serial.test.null)
         np.testing.assert_array_equal(found.bounds.width_upper, serial.bounds.width_upper)
         np.testing.assert_array_equal(found.predictive.null, serial.predictive.null)
-        assert found.verdicts == serial.verdicts
 
-    def test_jobs_of_experiments(self, client, tmp_path):
+    def test_jobs_of_experiments(self, executor, tmp_path):
         jobs = [{"n": n} for n in range(20)]
-        found = completed(jobs, _squared, Records(tmp_path / "r.jsonl"), client.get_executor())
+        found = completed(jobs, job, Records(tmp_path / "r.jsonl"), executor)
         assert found == [{"n": n, "square": n * n} for n in range(20)]
 
-    def test_bits_of_draws(self, client):
-        theta = torch.randn(300, 1, generator=torch.Generator().manual_seed(0))
-        x = theta + torch.randn(300, 1, generator=torch.Generator().manual_seed(1))
-        makes = partial(assay.Calibration.of, _posterior, theta, x, 4)
-        far = makes(drawing=assay.Drawing(executor=client.get_executor()))
-        assert torch.equal(far.theta_q, makes().theta_q)
-
-    def test_what_fails_elsewhere_is_named(self, client):
-        theta = torch.zeros(120, 1)
-        x = torch.arange(120.0)[:, None]
-        makes = partial(assay.Calibration.of, _fails_at_70, theta, x, 4)
+    def test_draws(self, executor):
+        """The same bits; and what fails elsewhere is named, or left out."""
+        theta, x, far = torch.zeros(120, 1), torch.arange(120.0)[:, None], {"executor": executor}
+        found = (
+            assay.Calibration.of(posterior, theta, x, drawing=how).theta_q
+            for how in (None, assay.Drawing(**far))
+        )
+        assert torch.equal(*found)
+        makes = partial(assay.Calibration.of, partial(posterior, fails_at=70), theta, x)
         with pytest.raises(ValueError, match=r"got none at x\[70\]"):
-            makes(drawing=assay.Drawing(executor=client.get_executor()))
-        how = assay.Drawing(failures=0.01, executor=client.get_executor())
-        assert len(makes(drawing=how)) == 119
-
-
-def _fails_at_70(x, n):
-    if x[0] == 70:
-        raise RuntimeError("no draws here")
-    return x + torch.randn(n, 1)
-
-
-def _squared(job):
-    return {"square": job["n"] ** 2}
-
-
-def _posterior(x, n):
-    return x / 2 + 0.5**0.5 * torch.randn(n, 1)
-
-
-def _simulator(theta):
-    return theta + torch.randn(theta.shape)
+            makes(drawing=assay.Drawing(**far))
+        assert len(makes(drawing=assay.Drawing(failures=0.01, **far))) == 119

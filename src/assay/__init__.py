@@ -16,7 +16,7 @@ _NAMES = {
     "Calibration": "data.calibration",
     "Draws": "data.observed",
     "Drawing": "data.draw",
-    "zoom": "data.proposal",
+    "zoom": "data.simulate",
     "Distance": "neighbourhood",
     "Nearest": "neighbourhood",
     "Exchange": "nulls",
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from .data.calibration import Calibration as Calibration
     from .data.draw import Drawing as Drawing
     from .data.observed import Draws as Draws
-    from .data.proposal import zoom as zoom
+    from .data.simulate import zoom as zoom
     from .io import load as load
     from .io import save as save
     from .local.hpd import lhpd as lhpd

@@ -38,7 +38,7 @@ from .classifiers.mlp import MLP
 from .data.calibration import Draws, features_of
 from .data.draw import Drawing
 from .data.posterior import Embed
-from .data.prepare import Prepared, options_of, prepare
+from .data.prepare import Samples, prepare
 from .data.simulate import Simulations
 from .local.score import MORE_COPIES, MOST_BORROWING, Score, score
 from .printing import html_part
@@ -122,14 +122,13 @@ def check(
     about: dict[str, Any] = {"prior": prior, "executor": executor, "resume": resume}
     check_arguments(alpha, nulls, classifier, about if simulator is None else {})
     source = None if simulator is None else Simulations(simulator, n=simulations, **about)
-    options = options_of(
-        near=near, draws=draws, seed=seed, embed=embed, drawing=drawing, names=names, labels=labels
-    )
+    how: Any = {"draws": draws, "embed": embed, "drawing": drawing, "seed": seed}
+    how |= {"near": near, "names": names, "labels": labels}
     with Stages("checking", STAGES) as stage:
         stage.enter("drawing from q")
         # `pairs` with draws of q; `test_pairs`, the same in latents where q is a flow;
         # `prior_pairs`, without those around x_o; `observed`, the observations with draws there.
-        data = prepare(posterior, theta, x, x_o, options, source)
+        data = prepare(posterior, theta, x, x_o, source, **how)
         if (embed := data.pairs.embed) is not None:
             embed = partial(features_of, embed=embed, layout=data.pairs.layout)
         stage.enter("comparing x_o with simulations")
@@ -219,7 +218,7 @@ def enough_copies(o: int, alpha: float, nulls: int) -> int:
     return max(nulls, needed) if needed > MORE_COPIES else nulls
 
 
-def surroundings_of(data: Prepared, test: Score, seed: int) -> Surroundings:
+def surroundings_of(data: Samples, test: Score, seed: int) -> Surroundings:
     """Some simulated observations, and p-values at a few of them."""
     most = min(PICTURED, max(TESTED, MOST_NUMBERS // data.prior_pairs.x[0].numel()))
     chance = stream(seed, "surroundings")
@@ -229,12 +228,12 @@ def surroundings_of(data: Prepared, test: Score, seed: int) -> Surroundings:
     features, centres = (data.pairs.observation(Draws(at)).features for at in (x, data.observed.x))
     # Near among all pairs, so that the share that is near is that of the check.
     near = data.near.inside(torch.cat([features, data.pairs.features]), centres)[:, : len(rows)]
-    if not data.around:
+    if data.pairs is data.prior_pairs:
         pvalue[tested] = test.pvalues(x[tested], COPIES_ELSEWHERE)
     return Surroundings(x.cpu().numpy(), near.cpu().numpy(), pvalue)
 
 
-def classify(data: Prepared, classifier: Classifier, seed: int) -> Any:
+def classify(data: Samples, classifier: Classifier, seed: int) -> Any:
     """A classifier's probabilities at draws of q, with those of relabelled copies."""
     from .local.lc2st import lc2st  # trains networks, which a check may leave out
 
@@ -249,7 +248,7 @@ def classify(data: Prepared, classifier: Classifier, seed: int) -> Any:
     return replace(found, null_probabilities=np.asarray(found.null_probabilities, np.float16))
 
 
-def over_all_x(data: Prepared, alpha: float, seed: int) -> dict[str, Any]:
+def over_all_x(data: Samples, alpha: float, seed: int) -> dict[str, Any]:
     """Tests over all x; none where q has too few draws at each x, or a parameter is constant."""
     draws = data.prior_pairs.theta_q  # (n, k, m)
     if draws is None or draws.shape[1] < FEWEST_DRAWS:

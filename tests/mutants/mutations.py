@@ -481,8 +481,8 @@ MUTATIONS = (
     Mutation(
         "weights upside down",
         "data/proposal.py",
-        "(-_log_weights(theta, prior, proposal)).softmax(0)",
-        "_log_weights(theta, prior, proposal).softmax(0)",
+        "(-weights[:, 0]).softmax(0)",
+        "weights[:, 0].softmax(0)",
         f"{PROPOSAL}::TestAround::test_prior_over_proposal",
     ),
     Mutation(
@@ -509,8 +509,8 @@ MUTATIONS = (
     Mutation(
         "pairs around x_o stand for all x",
         "data/prepare.py",
-        "_prepared(pairs, pairs, of_prior, found.draws, near, options, remarks)",
-        "_prepared(pairs, pairs, pairs, found.draws, near, options, remarks)",
+        "Samples(pairs, pairs, wide, observed, pairs.nearest(near), remarks, predicted)",
+        "Samples(pairs, pairs, pairs, observed, pairs.nearest(near), remarks, predicted)",
         "tests/data/test_prepare.py::TestSimulator::test_pairs_of_the_prior_alone_say_what_is_usual",
     ),
     Mutation(
@@ -523,15 +523,15 @@ MUTATIONS = (
     Mutation(
         "latents of a flow that is another q at x_o",
         "data/prepare.py",
-        "check_sets(flow, z.base, cast(Tensor, observed.theta).to(theta), observation.x, each)",
+        "check_sets(sampler.flow, z.base, theta, observation.x, each)",
         "pass",
         "tests/data/test_prepare.py::TestFlow::test_draws_of_another_q_at_x_o_alone",
     ),
     Mutation(
         "pairs around x_o without their weights",
         "data/proposal.py",
-        "weights=prior_over_proposal(theta, prior, proposal).to(theta)",
-        "weights=None",
+        '"weights": prior_over_proposal.to(theta)',
+        '"weights": None',
         "tests/data/test_prepare.py::TestSimulator::test_pairs_around_x_o_are_tested_with_weights",
     ),
     Mutation(
@@ -630,8 +630,8 @@ MUTATIONS = (
     Mutation(
         "one stream for the draws at all observations",
         "data/draw.py",
-        "generator = stream(self.seed, self.purpose, first)",
-        "generator = stream(self.seed, self.purpose)",
+        "isolated(stream(seed, purpose, start + rows[0]))",
+        "isolated(stream(seed, purpose))",
         "tests/data/test_draw.py::TestDraws::test_every_observation_has_a_stream_of_its_own",
     ),
     Mutation(
@@ -787,8 +787,8 @@ MUTATIONS = (
     Mutation(
         "x_o is compared with a centre that it has no part in",
         "answers/predictive.py",
-        "z = features.double() - features.double().mean(0)",
-        "z = features.double() - features[1:].double().mean(0)",
+        "z = features - features.mean(0)",
+        "z = features - features[1:].mean(0)",
         "tests/answers/test_predictive.py::test_p_is_uniform_where_q_is_right",
     ),
 )

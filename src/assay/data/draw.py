@@ -1,15 +1,15 @@
-r"""Makes draws of q at many x: in batches, with a time limit, kept as they are made.
+"""Makes draws of q at many x: in batches, with a time limit, kept as they are made.
 
-A call of a posterior draws at as many x as it takes, with a random stream of its own. Where a call
-raises an error or takes too long, each of its x is tried alone. An x at which no draws can be made
-is named by its number. It may be left out: which x these are depends on x and on q but not on
-theta, so that tests stay exact for the other x.
+Each call of a posterior has a random stream of its own. Where one raises an error or takes too
+long, each of its x is tried alone. An x at which no draws can be made may be left out: which x
+these are depends on x and on q but not on theta, so that tests stay exact for the other x.
 """
 
 import os
 import zipfile
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,39 +31,24 @@ from .._support.inputs import (
 from .._support.random import isolated, stream
 from .._support.work import progress, run_jobs, time_limit
 from .guards import check_shapes
-from .observed import Draws
 from .posterior import LIMIT, Embed, Posterior, as_posterior
 from .tables import Table, as_table, layout_of
 
-# Observations up to which drawing shows no progress, and those that are kept together.
-FEW, TOGETHER = 100, 50
-# Failures that are named.
-NAMED = 5
-# What to do where no draws can be made at an x of the pairs, or at x_o.
+# Observations up to which there is no bar, that are kept together, and that a message names.
+FEW, TOGETHER, NAMED = 100, 50, 5
 LEAVE_OUT = (
     "Mend it there; or leave up to a hundredth of all x out with drawing=Drawing(failures=0.01)."
 )
-LOOK_THERE = (
-    "Is x_o like the observations that the posterior was trained on? Draws that were made "
-    "elsewhere can be given as x_o=Draws(x_o, theta_o)."
-)
+# Observations (b, ...), and the number of the first.
+Job = tuple[Tensor, int]
 
 
 class Chunk(NamedTuple):
-    """What was given (b, ...), the results (b, ...), NaN where a row failed, and the first error.
+    """Observations or parameters, and the draws or simulations of them that are kept."""
 
-    A simulator is given parameters and returns observations; a posterior is given observations
-    and returns draws.
-    """
-
-    given: np.ndarray
-    results: np.ndarray
-    error: str
-
-    @property
-    def failed(self) -> np.ndarray:
-        """Which rows failed, (b,)."""
-        return failed(self.results)
+    given: np.ndarray  # (b, ...)
+    results: np.ndarray  # (b, ...), NaN where a row failed
+    error: str = ""  # the first of a simulator
 
     def write(self, file: Path | None) -> None:
         """Keeps the chunk in a file, or nowhere."""
@@ -72,8 +57,10 @@ class Chunk(NamedTuple):
                 np.savez(handle, **self._asdict())
 
     @classmethod
-    def read(cls, file: Path, given: np.ndarray, kept: str, of: str) -> "Chunk":
-        """The chunk in a file, for what must be given (b, ...); `kept` and `of` name both."""
+    def read(cls, file: Path | None, given: np.ndarray, kept: str, of: str) -> "Chunk | None":
+        """The chunk of some rows, if there is one in a file; `kept` and `of` name both."""
+        if file is None or not file.exists():
+            return None
         try:
             with open(file, "rb") as handle, np.load(handle, allow_pickle=False) as parts:
                 chunk = cls(parts["given"], parts["results"], str(parts["error"]))
@@ -82,9 +69,9 @@ class Chunk(NamedTuple):
                 f"resume: expected {kept} that were kept; {file} cannot be read. Delete it, and "
                 "they are made again."
             ) from problem
-        same_shape = chunk.given.shape == given.shape
+        same = chunk.given.shape == given.shape
         # Not to the last digit: draws of q may be rounded differently on another day.
-        if not same_shape or not np.allclose(chunk.given, given, 1e-3, 1e-6, equal_nan=True):
+        if not (same and np.allclose(chunk.given, given, 1e-3, 1e-6, equal_nan=True)):
             raise ValueError(
                 f"resume: expected {kept} of the same {of}; got others in {file}. Was it made "
                 "with another prior or posterior? Give another folder, or make the same call."
@@ -97,8 +84,9 @@ def failed(results: np.ndarray) -> np.ndarray:
     return np.asarray(~np.isfinite(results).reshape(len(results), -1).all(1))
 
 
-def existing_folder(folder: Path) -> Path:
+def existing_folder(given: str | os.PathLike[str]) -> Path:
     """A folder to keep files in, created where it is missing."""
+    folder = Path(given)
     if folder.is_file():
         raise ValueError(f"resume: expected a folder; got the file {folder}.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,12 +99,12 @@ class Drawing:
 
     Args:
         limit: Seconds that one call of the posterior may take. Python is stopped then, in the main
-            thread and not on Windows; a call that never comes back to Python cannot be.
+            thread and not on Windows.
         failures: The share of x at which drawing may fail; these are left out, with a remark.
         resume: A folder in which draws are kept as they are made. The same call with the same
             folder makes only those that are missing. Give each posterior a folder of its own.
         executor: Any :class:`concurrent.futures.Executor`, to which the posterior is sent with
-            some x at a time; all draws are made here if None. Does not change draws.
+            some x at a time. It does not change draws.
 
     Example:
         >>> Drawing(limit=60, failures=0.01)
@@ -129,7 +117,7 @@ class Drawing:
     executor: Executor | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "limit", check_number("limit", self.limit))
+        vars(self)["limit"] = check_number("limit", self.limit)
         if not 0 <= check_number("failures", self.failures, strict=False) < 1:
             raise ValueError(f"failures: expected a share below 1; got {self.failures}.")
         if self.resume is not None:
@@ -140,9 +128,8 @@ class Drawing:
 PATIENT = Drawing()
 
 
-@dataclass(frozen=True, eq=False)
-class PosteriorDraws:
-    """Draws of q at those of b observations at which they could be made."""
+class PosteriorDraws(NamedTuple):
+    """Draws of q at those of some observations at which they could be made."""
 
     theta: Tensor  # (c, n, m)
     kept: Tensor  # the numbers of these observations, (c,)
@@ -162,52 +149,46 @@ def draw_at(
 ) -> PosteriorDraws:
     """Makes n draws of q at each of some observations (b, ...), or refuses if too many fail.
 
-    The seed and the purpose name the random stream of each call. In messages, the label turns
-    numbers into names of observations, and the remedy is what they advise.
-
-    Example:
-        >>> from assay.data.posterior import as_posterior
-        >>> x = torch.zeros(10, 2)
-        >>> q = as_posterior(lambda x, n: x + torch.randn(n, 2), x)
-        >>> draw_at(q, x, 5, 0, "here").theta.shape
-        torch.Size([10, 5, 2])
+    The seed and the purpose name random streams; the label turns numbers into names of x.
     """
     check_fits("draws at each x", n, WORD * len(x))
     most = int(how.failures * len(x))
-    job = _Job(posterior, n, seed, purpose, replace(how, executor=None), most)
+    work = partial(_draw_chunk, posterior, n, seed, purpose, replace(how, executor=None), most)
     step = posterior.rows * max(1, TOGETHER // posterior.rows)
-    pieces = ((x[first : first + step], first) for first in range(0, len(x), step))
-    found: dict[int, Chunk] = {}
-    errors: dict[int, str] = {}
+    jobs = ((x[first : first + step], first) for first in range(0, len(x), step))
+    draws: dict[int, np.ndarray] = {}  # (n, m) at each observation where they could be made
+    errors: dict[int, str] = {}  # at all others
     silent = None if len(x) > FEW else True
     with progress(desc=f"drawing: {purpose}", total=len(x), silent=silent, unit="x") as bar:
-        for i, (found[i], more) in run_jobs(how.executor, job, pieces):
-            errors |= more
+        for _, (some, more) in run_jobs(how.executor, work, jobs):
+            draws.update(some)
+            errors.update(more)
+            bar.update(len(some) + len(more))
             if len(errors) > most:
-                raise ValueError(
-                    "posterior: expected draws of q at every x; got none at "
-                    f"{_named(errors, label)}. {remedy}"
-                )
-            bar.update(len(found[i].results))
-    chunks = [found[i] for i in range(len(found))]
-    kept = torch.from_numpy(np.flatnonzero(~np.concatenate([chunk.failed for chunk in chunks])))
-    some = [chunk.results[~chunk.failed] for chunk in chunks if not chunk.failed.all()]
-    with isolated(stream(seed, purpose, "remarks")):
-        remarks = posterior.remarks(x[kept.to(x.device)])
+                break
     left_out: tuple[str, ...] = ()
     if errors:
-        names = f"{len(errors)} of {len(x)} x: {_named(errors, label)}"
+        names = [label.format(number) for number in sorted(errors)]
+        names = names[:NAMED] + ["..."] * (len(names) > NAMED)
+        where = f"{', '.join(names)} ({errors[min(errors)]})"
+        if len(errors) > most:
+            expected = "expected draws of q at every x"
+            raise ValueError(f"posterior: {expected}; got none at {where}. {remedy}")
         rest = "These pairs are left out; nothing is said of q there."
-        left_out = (f"No draws of q could be made at {names}. {rest}",)
-    return PosteriorDraws(torch.from_numpy(np.concatenate(some)).to(x), kept, remarks, left_out)
+        share = f"{len(errors)} of {len(x)} x"
+        left_out = (f"No draws of q could be made at {share}: {where}. {rest}",)
+    kept = torch.from_numpy(np.array(sorted(draws)))
+    theta = torch.from_numpy(np.stack([draws[i] for i in sorted(draws)])).to(x)
+    with isolated(stream(seed, purpose, "remarks")):
+        remarks = posterior.remarks(x[kept.to(x.device)])
+    return PosteriorDraws(theta, kept, remarks, left_out)
 
 
 def draw_pairs(
     posterior: Any, theta: Any, x: Any, k: int, embed: Embed | None, how: Drawing, seed: int
 ) -> tuple[Posterior, dict[str, Any]]:
-    """The posterior as tests take it, and pairs with k draws of it where they could be made.
+    """The posterior as tests take it, and the arguments of a calibration with k draws of it.
 
-    The pairs are the arguments of a calibration. x may hold NaN if an embedding reads it.
     Parameters take the order of the posterior's, where both have names.
     """
     tables = as_table("theta", theta), as_table("x", x)
@@ -218,101 +199,61 @@ def draw_pairs(
         check_finite("x", x, "Leave these pairs out; x padded with NaN needs embed=.")
     layout = tables[1].layout
     sampler = as_posterior(posterior, x, layout)
-    named = Table(theta, tables[0].layout)
+    table = Table(theta, tables[0].layout)
     if sampler.names is not None:
-        named = named.like(layout_of(sampler.names), "theta", "the posterior")
+        table = table.like(layout_of(sampler.names), "theta", "the posterior")
     if embed is None and (x.ndim > 2 or (layout and layout.packed)):
         embed = sampler.embed
     draws = draw_at(sampler, x, k, seed, "draws", how)
-    names = named.layout.names if named.layout else None
+    pairs = {"theta": table.array[draws.kept], "x": x[draws.kept], "theta_q": draws.theta}
+    names = table.layout.names if table.layout else None
     about = {"names": names, "layout": layout, "remarks": draws.remarks + draws.left_out}
-    pairs = {"theta": named.array[draws.kept], "x": x[draws.kept], "theta_q": draws.theta}
-    return sampler, pairs | {"embed": embed} | about
+    return sampler, {**pairs, **about, "embed": embed}
 
 
-def draw_observed(posterior: Posterior, given: Draws, seed: int, how: Drawing = PATIENT) -> Draws:
-    """Observations (o, ...) with draws of q there, made if none are given; none is left out."""
-    if given.theta is not None:
-        return given
-    how = replace(how, failures=0.0)
-    at = draw_at(posterior, given.x, given.n, seed, "observations", how, "x_o[{}]", LOOK_THERE)
-    return replace(given, theta=at.theta)
-
-
-def _named(errors: dict[int, str], label: str) -> str:
-    """The first observations at which drawing failed, with the first error."""
-    names = [label.format(number) for number in sorted(errors)]
-    more = ["..."] * (len(names) > NAMED)
-    return f"{', '.join(names[:NAMED] + more)} ({errors[min(errors)]})"
-
-
-@dataclass(frozen=True, eq=False)
-class _Job:
-    """Makes draws for a purpose at some x, here or in another process.
-
-    Where more than `most` of them fail, the others are not tried.
-    """
-
-    posterior: Posterior
-    n: int
-    seed: int
-    purpose: str
-    how: Drawing
-    most: int
-
-    def __call__(self, piece: tuple[Tensor, int]) -> tuple[Chunk, dict[int, str]]:
-        """Draws at x (b, ...), of which the first has this number, and errors by number.
-
-        Draws that are kept are not made again; those of a call that is interrupted are kept.
-        """
-        x, first = piece
-        name = f"{self.purpose.replace(' ', '-')}-{self.n}-{self.seed}-{first:06d}.npz"
-        folder, given = self.how.resume, x.cpu().numpy()
-        file = None if folder is None else existing_folder(Path(folder)) / name
-        kept = Chunk.read(file, given, "draws", "observations") if file and file.exists() else None
-        draws: list[np.ndarray | None] = []
-        errors: dict[int, str] = {}
-        try:
-            for i in range(0, len(x), self.posterior.rows):
-                some = slice(i, i + self.posterior.rows)
-                if kept is not None and not kept.failed[some].any():
-                    draws += list(kept.results[some])
+def _draw_chunk(
+    posterior: Posterior, n: int, seed: int, purpose: str, how: Drawing, most: int, job: Job
+) -> tuple[dict[int, np.ndarray], dict[int, str]]:
+    """Draws (n, m) at some x, or errors; where more than `most` x fail, others are not tried."""
+    x, start = job
+    name = f"{purpose.replace(' ', '-')}-{n}-{seed}-{start:06d}.npz"
+    file = None if how.resume is None else existing_folder(how.resume) / name
+    given, step = x.cpu().numpy(), posterior.rows
+    kept = Chunk.read(file, given, "draws", "observations")
+    draws: dict[int, np.ndarray] = {}
+    errors: dict[int, str] = {}
+    calls = [range(len(x))[i : i + step] for i in range(0, len(x), step)]
+    try:
+        while calls:
+            rows = calls.pop(0)
+            if kept is not None and not failed(kept.results[rows]).any():
+                draws.update((start + i, kept.results[i]) for i in rows)
+                continue
+            if len(errors) > most:
+                continue
+            try:
+                with time_limit(how.limit), isolated(stream(seed, purpose, start + rows[0])):
+                    theta = posterior.sample_batched(x[rows].clone(), n)
+                theta = as_tensors({"draws": theta})["draws"].to(x)
+                if theta.ndim != 3 or theta.shape[:2] != (len(rows), n):
+                    raise ValueError(
+                        f"expected n = {n} draws at each x, with shape ({len(rows)}, {n}, m); "
+                        f"got {tuple(theta.shape)}"
+                    )
+            except Exception as problem:
+                if len(rows) > 1:
+                    calls = [range(i, i + 1) for i in rows] + calls
                 else:
-                    draws += self._draw(x[some], first + i, errors)
-        finally:
-            shape = next((np.shape(each) for each in draws if each is not None), (self.n, 1))
-            draws += [None] * (len(x) - len(draws))
-            none = np.full(shape, np.nan, given.dtype)
-            results = np.stack([none if each is None else each for each in draws])
-            chunk = Chunk(given, results, "")
-            chunk.write(file)
-        return chunk, errors
-
-    def _draw(self, x: Tensor, first: int, errors: dict[int, str]) -> list[np.ndarray | None]:
-        """Draws (n, m) at each x in one call, or one after the other; None where they fail."""
-        if len(errors) > self.most:
-            return [None] * len(x)
-        try:
-            theta = self._call(x, first)
-        except Exception as problem:
-            if len(x) > 1:
-                return [self._draw(at[None], first + i, errors)[0] for i, at in enumerate(x)]
-            errors[first] = error_line(problem)
-            return [None]
-        bad = (~theta.isfinite().flatten(1).all(1)).tolist()
-        for i in np.flatnonzero(bad).tolist():
-            errors[first + i] = "NaN or infinity among the draws"
-        each = zip(theta.cpu().numpy(), bad, strict=True)
-        return [None if fails else draws for draws, fails in each]
-
-    def _call(self, x: Tensor, first: int) -> Tensor:
-        generator = stream(self.seed, self.purpose, first)
-        with time_limit(self.how.limit), isolated(generator):
-            given = self.posterior.sample_batched(x.clone(), self.n)
-        theta = as_tensors({"draws": given})["draws"].to(x)
-        if theta.ndim != 3 or theta.shape[:2] != (len(x), self.n):
-            raise ValueError(
-                f"expected n = {self.n} draws at each x, with shape ({len(x)}, {self.n}, m); got "
-                f"{tuple(theta.shape)}"
-            )
-        return theta
+                    errors[start + rows[0]] = error_line(problem)
+                continue
+            for i, each in zip(rows, theta.cpu().numpy(), strict=True):
+                if np.isfinite(each).all():
+                    draws[start + i] = each
+                else:
+                    errors[start + i] = "NaN or infinity among the draws"
+    finally:
+        shape = next((each.shape for each in draws.values()), (n, 1))
+        none = np.full(shape, np.nan, given.dtype)
+        results = np.stack([draws.get(start + i, none) for i in range(len(x))])
+        Chunk(given, results).write(file)
+    return draws, errors

@@ -2,62 +2,59 @@
 
 They come from a calibration, from a posterior with pairs, or from a posterior with a simulator.
 The test that decides looks at latents where the posterior is a flow, since they say more than
-draws do, and at draws of q otherwise. Everything else looks at draws of q in parameters.
+draws do. Everything else looks at draws of q in parameters.
+
+A first part of simulations has parameters from the prior, and says where x_o lies among all
+observations. Others have parameters from a proposal around q at x_o: tests are exact, since it
+depends on x_o and on draws of q there alone.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from .._support.inputs import check_count, check_kind, check_names, cpu
+from .._support.inputs import check_count, check_finite, check_kind, check_names, cpu
 from .._support.random import stream
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
 from ..printing import readable
 from .calibration import Calibration, Draws, Latents
-from .draw import Drawing, draw_observed, draw_pairs
+from .draw import Drawing, draw_at, draw_pairs
 from .guards import autocorrelation
-from .posterior import AnotherQ, Embed, Flow, Posterior, check_sets, latents
-from .simulate import Simulations, pairs_around
+from .posterior import AnotherQ, Embed, Posterior, as_posterior, check_sets, latents
+from .proposal import RESERVE, Around, NoCompanions, companions
+from .simulate import Runner, Simulations, one_of, parameters
 from .tables import Layout
 
-# Draws of q that are made at each observation.
-OBSERVED_DRAWS = 1000
-# The share of draws at x_o that must lie in the range of draws at the nearest x.
-OWN = 0.05
-
-
-@dataclass(frozen=True)
-class Options:
-    """How samples for a check are made; see :func:`assay.check` for the fields."""
-
-    near: float | Nearest | None
-    draws: int
-    seed: int
-    embed: Embed | None
-    drawing: Drawing
-    names: Sequence[str] | None
-    labels: Sequence[str] | None
+# Draws of q at each observation, and the share of them that must be in the range of those nearby.
+OBSERVED_DRAWS, OWN = 1000, 0.05
+# With a simulator, draws of q at each x beyond the number of parameters.
+ENOUGH = 4
+# The share of simulations from the prior, and how many there are at least, up to half of all.
+FIRST, FEWEST_FIRST = 0.2, 200
+# The share of simulations that repeat a draw of q at x_o; at least so many of each, and at most.
+PREDICTIVE, LEAST, MOST = 0.1, 19, 199
+# The share of pairs around x_o that is near: of a single x_o, and at least.
+MOST_NEAR, LEAST_NEAR = 0.8, 0.2
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """The samples of a check."""
+class Samples:
+    """What a check looks at."""
 
     pairs: Calibration  # with draws of q, in parameters; latents if a calibration has nothing else
     test_pairs: Calibration  # the same for the test that decides, in latents where q is a flow
     prior_pairs: Calibration  # the same, or those from the prior beside pairs around x_o
     observed: Draws  # the observations, with a leading axis, and draws of q there
     near: Nearest
-    names: tuple[str, ...]  # of the parameters
-    labels: tuple[str, ...]  # of the observations
     remarks: tuple[str, ...]  # sentences about the samples
-    # With a simulator: simulations of one draw of q at each observation, and these draws; whether
-    # pairs were simulated around the observations.
+    # Simulations (o, n, ...) of one draw of q at each observation, and these draws (o, m).
     predicted: tuple[Tensor, Tensor] | None = None
-    around: bool = False
+    names: tuple[str, ...] = ()  # of the parameters
+    labels: tuple[str, ...] = ()  # of the observations
 
 
 def prepare(
@@ -65,178 +62,237 @@ def prepare(
     theta: Any,
     x: Any,
     x_o: Any,
-    options: Options,
     source: Simulations | None = None,
-) -> Prepared:
+    *,
+    near: float | Nearest | None = None,
+    draws: int = 16,
+    embed: Embed | None = None,
+    drawing: Drawing | None = None,
+    names: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
+    seed: int = 0,
+) -> Samples:
     """Makes the samples of a check, or refuses what does not fit together."""
+    near = None if near is None else as_nearest(near)
+    draws, drawing = check_count("draws", draws), Drawing() if drawing is None else drawing
+    check_kind("drawing", drawing, "a Drawing(), or None", Drawing)
     if x_o is None:
         raise ValueError("x_o: expected the observation to be checked; got None.")
-    calibrated, paired = isinstance(posterior, Calibration), theta is not None or x is not None
+    paired = theta is not None or x is not None
     if source is not None:
-        if paired or calibrated:
+        if paired or isinstance(posterior, Calibration):
             raise ValueError(
                 "simulator: expected it in place of pairs; got both. Use check(posterior, "
                 "simulator=simulator, prior=prior, x_o=x_o), or check(posterior, theta, x, x_o)."
             )
-        return _from_simulator(posterior, x_o, options, source)
-    if not calibrated:
-        return _from_posterior(posterior, theta, x, x_o, options)
-    if paired or options.embed is not None:
-        raise ValueError(
-            "theta: expected None with a calibration, which holds theta, x and embed; got "
-            "more. Use check(calibration, x_o=Draws(x_o, theta_o))."
-        )
-    return _from_calibration(posterior, x_o, options)
+        given = _as_draws(x_o)
+        samples = _from_simulator(posterior, given, source, near, draws, embed, drawing, seed)
+    elif isinstance(posterior, Calibration):
+        if paired or embed is not None:
+            raise ValueError(
+                "theta: expected None with a calibration, which holds theta, x and embed; got "
+                "more. Use check(calibration, x_o=Draws(x_o, theta_o))."
+            )
+        samples = _from_calibration(posterior, x_o, near, draws, seed)
+    else:
+        if theta is None or x is None:
+            raise ValueError(
+                "theta, x: expected calibration pairs that the posterior was not trained on; got "
+                "None. Use check(posterior, theta, x, x_o)."
+            )
+        sampler, pairs = draw_pairs(posterior, theta, x, draws, embed, drawing, seed)
+        samples = _from_pairs(sampler, Calibration(**pairs), x_o, near, drawing, seed)
+    own_names, o = samples.pairs.parameter_names, len(samples.observed.x)
+    if names is not None:
+        own_names = check_names("names", names, samples.pairs.m)
+        if len(set(map(readable, own_names))) < len(own_names):
+            raise ValueError(f"names: expected names that read differently; got {own_names!r}.")
+    own_labels = ("x_o",) if o == 1 else tuple(f"x_o[{i}]" for i in range(o))
+    if labels is not None:
+        own_labels = check_names("labels", labels, o)
+    remarks = tuple(dict.fromkeys((*samples.remarks, *_remarks(samples, own_labels))))
+    return replace(samples, remarks=remarks, names=own_names, labels=own_labels)
 
 
-def _from_calibration(calibration: Calibration, x_o: Any, options: Options) -> Prepared:
-    given = _observed(x_o, calibration.layout)
-    many = given.many(calibration.observation(given))
-    pairs = calibration
+def _from_calibration(
+    calibration: Calibration, x_o: Any, near: Nearest | None, draws: int, seed: int
+) -> Samples:
+    given = _as_draws(x_o, calibration.layout)
+    given, pairs = given.many(calibration.observation(given)), calibration
     if isinstance(calibration, Latents):
-        sets = calibration.sets(options.draws, stream(options.seed, "base"))
-        embed, layout = calibration.embed, calibration.layout
-        pairs = Calibration(calibration.theta, calibration.x, sets[:, 1:], embed, layout=layout)
-        pairs = replace(pairs, names=tuple(f"latent[{j}]" for j in range(pairs.m)))
-    observed = calibration.observe(many, options.seed)
-    if many.theta is None:
-        many = Draws(many.x, observed.draws)
-    near = calibration.nearest(options.near)
-    return _prepared(pairs, calibration, pairs, many, near, options)
+        sets = calibration.sets(draws, stream(seed, "base"))
+        about: Any = {"layout": calibration.layout, "embed": calibration.embed}
+        about["names"] = tuple(f"latent[{j}]" for j in range(calibration.m))
+        pairs = Calibration(calibration.theta, calibration.x, sets[:, 1:], **about)
+    observed = calibration.observe(given, seed)
+    if given.theta is None:
+        given = Draws(given.x, observed.draws)
+    return Samples(pairs, calibration, pairs, given, calibration.nearest(near), pairs.remarks)
 
 
-def _from_posterior(posterior: Any, theta: Any, x: Any, x_o: Any, options: Options) -> Prepared:
-    if theta is None or x is None:
-        raise ValueError(
-            "theta, x: expected calibration pairs that the posterior was not trained on; got "
-            "None. Use check(posterior, theta, x, x_o)."
-        )
-    sampler, given = draw_pairs(
-        posterior, theta, x, options.draws, options.embed, options.drawing, options.seed
-    )
-    pairs = Calibration(**given)
-    x_o = _observed(x_o, pairs.layout)
-    observed = x_o.many(pairs.observation(x_o))
-    observed = draw_observed(sampler, observed, options.seed, options.drawing)
-    test_pairs, remarks = _test_pairs(sampler, pairs, observed, options.seed)
-    near = as_nearest(options.near)
-    if near.distance is not None or not isinstance(test_pairs, Latents):
-        near = pairs.nearest(near)
-    elif pairs.features.shape[1] <= FEW_FEATURES:
-        near = replace(near, distance=Distance())
-    else:  # base draws are other ones in each copy: near for q by its draws alone
+def _from_pairs(
+    sampler: Posterior, pairs: Calibration, x_o: Any, near: Any, drawing: Drawing, seed: int
+) -> Samples:
+    given = _as_draws(x_o, pairs.layout)
+    observed = _with_draws(given.many(pairs.observation(given)), sampler, drawing, seed)
+    test_pairs, remark = _test_pairs(sampler, pairs, observed, seed)
+    near, many = as_nearest(near), pairs.features.shape[1] > FEW_FEATURES
+    if near.distance is None and many and isinstance(test_pairs, Latents):
+        # Base draws are other ones in each copy: near for q by its draws alone.
         by_q = DistanceForQ.fit(pairs.features, cast(Tensor, pairs.theta_q))
         near = replace(near, distance=by_q)
-    return _prepared(pairs, test_pairs, pairs, observed, near, options, pairs.remarks + remarks)
+    remarks = (*pairs.remarks, remark) if remark else pairs.remarks
+    return Samples(pairs, test_pairs, pairs, observed, pairs.nearest(near), remarks)
 
 
-def _from_simulator(posterior: Any, x_o: Any, options: Options, source: Simulations) -> Prepared:
-    found = pairs_around(
-        posterior,
-        _observed(x_o, None),
-        source,
-        k=options.draws,
-        embed=options.embed,
-        drawing=options.drawing,
-        seed=options.seed,
-    )
-    pairs, of_prior = found.near, found.prior
-    near = pairs.nearest(found.share if options.near is None else options.near)
-    remarks = found.sentence, *pairs.remarks, *of_prior.remarks
-    prepared = _prepared(pairs, pairs, of_prior, found.draws, near, options, remarks)
-    return replace(prepared, predicted=found.predicted, around=found.around)
+def _from_simulator(
+    posterior: Any,
+    given: Draws,
+    source: Simulations,
+    near: Nearest | None,
+    k: int,
+    embed: Embed | None,
+    drawing: Drawing,
+    seed: int,
+) -> Samples:
+    check_finite("x_o", given.x)
+    prior, n, runner = source.prior, source.n, source.runner(given.x, seed)
+    rows = given.x.reshape(-1, *runner.shape)
+    sampler, o = as_posterior(posterior, rows), len(rows)
+    first = max(round(FIRST * n), min(FEWEST_FIRST, n // 2))
+    repeats = min(round(PREDICTIVE * n / o), MOST)
+    repeats = repeats if repeats >= LEAST else 0
+    counts = first, n - first - o * repeats, o * repeats
+    # From the prior.
+    theta, x, runner = runner.run("prior", partial(parameters, prior), counts[0])
+    k, label = max(k, theta.shape[1] + ENOUGH), "simulation {} of the prior"
+    of_q = draw_at(sampler, x, k, seed, "draws", drawing, label)
+    theta, x, theta_q = theta[of_q.kept], x[of_q.kept], of_q.theta.to(theta)
+    wide = Calibration(theta, x, theta_q, embed, remarks=of_q.left_out)
+    observed = _with_draws(given.many(wide.observation(given)), sampler, drawing, seed)
+    # Around q at x_o.
+    proposal = Around(wide.observe(observed, seed).draws, prior)
+    theta, x, runner = runner.run("around", partial(parameters, proposal), counts[1])
+    label = "simulation {} around x_o"
+    of_q = draw_at(sampler, x, RESERVE * k, seed, "draws around x_o", drawing, label)
+    theta, x, theta_q = theta[of_q.kept], x[of_q.kept], of_q.theta.to(theta)
+    about: Any = {"embed": embed, "remarks": of_q.remarks + of_q.left_out}
+    try:
+        about |= companions(theta, theta_q, prior, proposal, k, seed)
+        pairs = Calibration(theta, x, **about)
+        near = Nearest(max(LEAST_NEAR, MOST_NEAR / o)) if near is None else near
+    except NoCompanions:
+        pairs = wide
+    # Of one draw of q at each x_o.
+    one, made = one_of(cast(Tensor, observed.theta), seed).to(theta), []
+    for i in range(o if repeats else 0):
+        _, x, after = runner.repeat(f"predictive-{i}", one[i], repeats)
+        made.append(x)
+        runner = replace(after, rows=runner.rows)
+    fewest = min(map(len, made), default=0)
+    predicted = (torch.stack([x[:fewest] for x in made]), one) if fewest else None
+    how = _how_made(runner, counts, o, around=pairs is not wide)
+    remarks = how, *pairs.remarks, *wide.remarks
+    return Samples(pairs, pairs, wide, observed, pairs.nearest(near), remarks, predicted)
 
 
-def _prepared(
-    pairs: Calibration,
-    test_pairs: Calibration,
-    prior_pairs: Calibration,
-    observed: Draws,
-    near: Nearest,
-    options: Options,
-    remarks: tuple[str, ...] = (),
-) -> Prepared:
-    o = len(observed.x)
-    names = pairs.parameter_names
-    if options.names is not None:
-        names = check_names("names", options.names, pairs.m)
-        if len(set(map(readable, names))) < len(names):
-            raise ValueError(f"names: expected names that read differently; got {names!r}.")
-    labels = ("x_o",) if o == 1 else tuple(f"x_o[{i}]" for i in range(o))
-    if options.labels is not None:
-        labels = check_names("labels", options.labels, o)
-    remarks = tuple(dict.fromkeys((*remarks, *_remarks(pairs, observed, near, labels))))
-    return Prepared(pairs, test_pairs, prior_pairs, observed, near, names, labels, remarks)
+def _how_made(runner: Runner, counts: tuple[int, int, int], o: int, *, around: bool) -> str:
+    """How simulations of the prior, around o observations and of draws of q there were made."""
+    where = "x_o" if o == 1 else f"the {o} observations"
+    more = f", {counts[2]} repeat a draw of q there" if counts[2] else ""
+    rows = f"{runner.rows} at a time" if runner.rows > 1 else "one at a time"
+    far = "Only the first decide: q at x_o is far from q at what it makes."
+    sentences = [
+        f"{counts[0]} simulations have parameters from the prior, {counts[1]} have parameters "
+        f"drawn around q at {where}{more} ({rows}).",
+        "Only the second decide." if around else far,
+    ]
+    if runner.failed:
+        error = f"the first: {runner.error}" if runner.error else "NaN or infinity"
+        sentences.append(
+            f"{runner.failed} of them failed ({error}) and were left out: q is tested against the "
+            "posterior given that a simulation succeeds. This is what a network learns if failed "
+            "pairs are left out of its training. A posterior that comes from a likelihood is "
+            "another one if failures depend on parameters."
+        )
+    if not runner.repeats:
+        sentences.append(
+            "The simulator keeps a random generator of its own: the same seed does not give the "
+            "same simulations, and processes that are copies of each other may repeat them."
+        )
+    return " ".join(sentences)
 
 
-def _observed(x_o: Any, layout: Layout | None) -> Draws:
+def _as_draws(x_o: Any, layout: Layout | None = None) -> Draws:
     """The observations, whose dicts are laid out as those of x."""
     if isinstance(x_o, Draws):
         return x_o
     return Draws(x_o, n=OBSERVED_DRAWS, layout=layout if isinstance(x_o, Mapping) else None)
 
 
-_COORDINATES = (
-    "Draws are compared with true parameters in the latent coordinates of the network's flow, "
-    "which is exact for the truncated q."
-)
-_DRAWS_INSTEAD = (
-    "The flow's inverse does not belong to the draws that its sample(x, n) returns, as if these "
-    "were truncated to the prior. q is what is sampled: it is tested with draws."
-)
+def _with_draws(given: Draws, sampler: Posterior, drawing: Drawing, seed: int) -> Draws:
+    """Observations (o, ...) with draws of q there, made if none are given; none is left out."""
+    if given.theta is not None:
+        return given
+    remedy = (
+        "Is x_o like the observations that the posterior was trained on? Draws that were made "
+        "elsewhere can be given as x_o=Draws(x_o, theta_o)."
+    )
+    how, label = replace(drawing, failures=0.0), "x_o[{}]"
+    at = draw_at(sampler, given.x, given.n, seed, "observations", how, label, remedy)
+    return replace(given, theta=at.theta)
 
 
 def _test_pairs(
     sampler: Posterior, pairs: Calibration, observed: Draws, seed: int
-) -> tuple[Calibration, tuple[str, ...]]:
-    """What the deciding test looks at: latents of a flow, coordinates in which q is normal, draws.
+) -> tuple[Calibration, str]:
+    """What the test that decides looks at, and a remark on it.
 
-    Latents are those of a flow to which its draws belong.
+    Latents of a flow to which its draws belong, everywhere, near observations and there;
+    coordinates in which q is nearly normal; or draws.
     """
+    members = pairs.members
     if sampler.flow is not None:
         try:
-            return _as_latents(sampler.flow, pairs, observed, seed), ()
+            z = pairs.to_latent(sampler.flow, seed)
+            observation = z.observe(observed, seed).observation
+            near = Nearest(distance=Distance()).inside(pairs.features, observation.features)
+            groups = torch.cat([torch.ones_like(near[:1]), near])
+            check_sets(sampler.flow, z.base, members[:, 1:], pairs.x, groups)
+            theta, each = cast(Tensor, observed.theta).to(members), cpu.eye(len(near)).bool()
+            check_sets(sampler.flow, z.base, theta, observation.x, each)
         except AnotherQ:
-            return pairs, (_DRAWS_INSTEAD,)
-    if sampler.coordinates is None:
-        return pairs, ()
-    members = pairs.members
-    x = pairs.x.repeat_interleave(members.shape[1], 0)
-    z = latents(sampler.coordinates, members.flatten(0, 1), x).reshape(members.shape)
-    # A true parameter at the end of its range may have no finite latent.
-    if not z.isfinite().all():
-        return pairs, ()
-    return pairs.with_members(z[:, 0], z[:, 1:]), (_COORDINATES,)
+            return pairs, (
+                "The flow's inverse does not belong to the draws that its sample(x, n) returns, "
+                "as if these were truncated to the prior. q is what is sampled: it is tested with "
+                "draws."
+            )
+        return z, ""
+    if sampler.coordinates is not None:
+        x = pairs.x.repeat_interleave(members.shape[1], 0)
+        u = latents(sampler.coordinates, members.flatten(0, 1), x).reshape(members.shape)
+        # A true parameter at the end of its range may have no finite latent.
+        if u.isfinite().all():
+            return pairs.with_members(u[:, 0], u[:, 1:]), (
+                "Draws are compared with true parameters in the latent coordinates of the "
+                "network's flow, which is exact for the truncated q."
+            )
+    return pairs, ""
 
 
-def _as_latents(flow: Flow, pairs: Calibration, observed: Draws, seed: int) -> Latents:
-    """Latents of a flow whose draws belong to it: everywhere, near observations and there."""
-    z = pairs.to_latent(flow, seed)
-    observation = z.observe(observed, seed).observation
-    theta = pairs.members[:, 1:]
-    near = Nearest(distance=Distance()).inside(pairs.features, observation.features)
-    everywhere = torch.ones_like(near[:1])
-    check_sets(flow, z.base, theta, pairs.x, torch.cat([everywhere, near]))
-    each = cpu.eye(len(observation.x), dtype=torch.bool)
-    check_sets(flow, z.base, cast(Tensor, observed.theta).to(theta), observation.x, each)
-    return z
-
-
-def _remarks(
-    pairs: Calibration, observed: Draws, near: Nearest, labels: tuple[str, ...]
-) -> list[str]:
+def _remarks(samples: Samples, labels: Sequence[str]) -> list[str]:
     """Remarks on draws: constant ones, a chain, or other draws at x_o than at the nearest x."""
-    remarks, members = list(pairs.remarks), pairs.members[:, 1:]
+    pairs, members, remarks = samples.pairs, samples.pairs.members[:, 1:], []
     if (members == members[:1, :1]).all((0, 1)).any():
         remarks.append("q's draws of a parameter are all the same: tests over all x are left out.")
     chain = autocorrelation(members)
     if chain is not None:
         remarks.append(chain.words)
-    inside = near.inside(pairs.features, pairs.observation(observed).features)
-    strange = []
-    for label, rows, theta in zip(labels, inside, cast(Tensor, observed.theta), strict=True):
-        there = cast(Tensor, pairs.theta_q)[rows].flatten(0, 1)
-        theta = theta.to(there)
+    centres, strange = pairs.observation(samples.observed).features, []
+    inside = samples.near.inside(pairs.features, centres)  # (o, n)
+    theta_o = cast(Tensor, samples.observed.theta).to(members)
+    for label, rows, theta in zip(labels, inside, theta_o, strict=True):
+        there = members[rows].flatten(0, 1)
         within = (theta >= there.amin(0)) & (theta <= there.amax(0))
         if not (within.double().mean(0) >= OWN).all():
             strange.append(label)
@@ -246,13 +302,3 @@ def _remarks(
             "are they draws of q there, and in the same units?"
         )
     return remarks
-
-
-def options_of(**given: Any) -> Options:
-    """Checked options."""
-    if given["near"] is not None:
-        given["near"] = as_nearest(given["near"])
-    given["draws"] = check_count("draws", given["draws"])
-    given["drawing"] = Drawing() if given["drawing"] is None else given["drawing"]
-    check_kind("drawing", given["drawing"], "a Drawing(), or None", Drawing)
-    return Options(**given)
