@@ -16,8 +16,8 @@ from .._support.inputs import check_count, check_kind, check_names, cpu
 from .._support.random import stream
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
 from ..printing import readable
-from .calibration import Calibration, Draws, Latents
-from .draw import Drawing, draw_observed, draw_pairs
+from .calibration import Calibration, Latents
+from .draw import Drawing, Draws, draw_observed, draw_pairs
 from .guards import autocorrelation
 from .posterior import AnotherQ, Embed, Flow, Posterior, check_sets, latents
 from .simulate import Simulations, pairs_around
@@ -91,7 +91,7 @@ def prepare(
 
 def _from_calibration(calibration: Calibration, x_o: Any, options: Options) -> Prepared:
     given = _observed(x_o, calibration.layout)
-    many = given.many(calibration.observation(given))
+    many = given.many(calibration.observation(given).x)
     pairs = calibration
     if isinstance(calibration, Latents):
         sets = calibration.sets(options.draws, stream(options.seed, "base"))
@@ -116,7 +116,7 @@ def _from_posterior(posterior: Any, theta: Any, x: Any, x_o: Any, options: Optio
     )
     pairs = Calibration(**given)
     x_o = _observed(x_o, pairs.layout)
-    observed = x_o.many(pairs.observation(x_o))
+    observed = x_o.many(pairs.observation(x_o).x)
     observed = draw_observed(sampler, observed, options.seed, options.drawing)
     test_pairs, remarks = _test_pairs(sampler, pairs, observed, options.seed)
     near = as_nearest(options.near)
@@ -212,7 +212,7 @@ def _test_pairs(
 def _as_latents(flow: Flow, pairs: Calibration, observed: Draws, seed: int) -> Latents:
     """Latents of a flow whose draws belong to it: everywhere, near observations and there."""
     z = pairs.to_latent(flow, seed)
-    observation = z.observe(observed, seed).observation
+    observation = z.observe(observed, seed)
     theta = pairs.members[:, 1:]
     near = Nearest(distance=Distance()).inside(pairs.features, observation.features)
     everywhere = torch.ones_like(near[:1])
@@ -230,8 +230,8 @@ def _remarks(
     if (members == members[:1, :1]).all((0, 1)).any():
         remarks.append("q's draws of a parameter are all the same: tests over all x are left out.")
     chain = autocorrelation(members)
-    if chain is not None:
-        remarks.append(chain.words)
+    if chain:
+        remarks.append(chain)
     inside = near.inside(pairs.features, pairs.observation(observed).features)
     strange = []
     for label, rows, theta in zip(labels, inside, cast(Tensor, observed.theta), strict=True):

@@ -44,8 +44,8 @@ from .._support.inputs import (
 )
 from .._support.random import Seed, isolated, seed_of, stream
 from .._support.work import progress, run_jobs
-from .calibration import Calibration, Draws
-from .draw import PATIENT, Chunk, Drawing, draw_at, draw_observed, existing_folder, failed
+from .calibration import Calibration
+from .draw import PATIENT, Chunk, Drawing, Draws, draw_at, draw_observed, existing_folder, failed
 from .posterior import Embed, as_posterior
 from .proposal import (
     RESERVE,
@@ -430,7 +430,7 @@ def pairs_around(
     of_q = draw_at(sampler, first.x, k, seed, "draws", drawing, label)
     theta, x = first.theta[of_q.kept], first.x[of_q.kept]
     wide = Calibration(theta, x, of_q.theta.to(theta), embed, remarks=of_q.left_out)
-    observed = draw_observed(sampler, given.many(wide.observation(given)), seed, drawing)
+    observed = draw_observed(sampler, given.many(wide.observation(given).x), seed, drawing)
     # Around q at x_o.
     proposal = Around(wide.observe(observed, seed).draws, prior)
     runner = replace(runner, form=first.form)
