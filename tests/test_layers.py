@@ -46,9 +46,8 @@ LAYERS = (
 LOADED = """
     _support.inputs _support.random
     _support.work _support.files printing results neighbourhood check text verdict
-    adapters.functions
-    data.calibration data.draw data.guards data.observed data.posterior data.prepare data.proposal
-    data.simulate data.tables
+    data.calibration data.draw data.guards data.posterior data.prepare data.proposal data.simulate
+    data.tables
     nulls average.uniform
     local.features local.score average.coverage average.ranks average.sbc
     answers.bounds answers.predictive answers.rows answers.typical

@@ -106,7 +106,7 @@ def test_members_are_averaged(gaussian):
         for j in range(3)
     ]
     observed = calibration.observe(draws)
-    at = observed.draws, observed.observation.features
+    at = observed.draws, observed.features
     expected = torch.stack([part(*at) for part in parts]).mean(0)
     torch.testing.assert_close(three.scores(*at), expected)
 

@@ -102,7 +102,7 @@ def test_every_bank_and_penalty_is_a_view(gaussian):
     posterior = gaussian(shift=1.0)
     test = lc2st(posterior.calibration(500), Ridge(), Exchange(49))
     observed = test.calibration.observe(posterior.draws(X_O))
-    at = observed.draws, observed.observation.features
+    at = observed.draws, observed.features
     assert [view.shape for view in test.scores.views(*at)] == [(1, 50, 500)] * 24
 
 

@@ -39,7 +39,8 @@ from torch import Tensor
 from .._support.inputs import cpu, full_precision
 from .._support.random import Seed, seed_of, stream
 from .._support.work import available_threads, one_thread, progress, spread_over
-from ..data.calibration import Calibration, Draws
+from ..data.calibration import Calibration
+from ..data.draw import Draws
 from ..data.guards import check_calibration
 from ..neighbourhood import Nearest, local_quadratic, principal_coordinates
 from ..results import LEVELS, clopper_pearson
