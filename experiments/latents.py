@@ -112,7 +112,7 @@ def _scores(test: Any, x: Tensor) -> list[float]:
     """P(class 1) by the network at the base draws of which the authors kept parameters."""
     observed = test.calibration.observe(assay.Draws(x, n=1), SEED)
     z = _theirs()["z_base_eval"][None, :KEPT].to(observed.draws)
-    return [float(f"{v:.4f}") for v in test.scores(z, observed.observation.features)[0, 0]]
+    return [float(f"{v:.4f}") for v in test.scores(z, observed.features)[0, 0]]
 
 
 def joined(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -26,7 +26,8 @@ from assay._support.inputs import (
     cpu,
 )
 from assay._support.random import call_user_code, stream
-from assay.data.calibration import Calibration, Draws
+from assay.data.calibration import Calibration
+from assay.data.draw import Draws
 from assay.data.posterior import StandardNormal
 
 from .errors import Error

@@ -14,7 +14,7 @@ __version__ = "0.2.0.dev0"
 _NAMES = {
     "check": "check",
     "Calibration": "data.calibration",
-    "Draws": "data.observed",
+    "Draws": "data.draw",
     "Drawing": "data.draw",
     "zoom": "data.simulate",
     "Distance": "neighbourhood",
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from .classifiers.sklearn import Sklearn as Sklearn
     from .data.calibration import Calibration as Calibration
     from .data.draw import Drawing as Drawing
-    from .data.observed import Draws as Draws
+    from .data.draw import Draws as Draws
     from .data.simulate import zoom as zoom
     from .io import load as load
     from .io import save as save

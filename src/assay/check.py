@@ -35,8 +35,8 @@ from .average.sbc import sbc
 from .average.uniform import UniformRanks
 from .classifiers.base import Classifier
 from .classifiers.mlp import MLP
-from .data.calibration import Draws, features_of
-from .data.draw import Drawing
+from .data.draw import Drawing, Draws
+from .data.guards import features_of
 from .data.posterior import Embed
 from .data.prepare import Samples, prepare
 from .data.simulate import Simulations

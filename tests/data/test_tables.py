@@ -1,6 +1,7 @@
 """Names travel, and columns are matched by them."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,11 +9,14 @@ import torch
 
 import assay
 from assay._support.random import stream
-from assay.data.tables import Layout, as_observed, as_table
+from assay.data.posterior import as_table
+from assay.data.tables import Layout
 
 THETA = torch.randn(60, 2, generator=stream(0, "theta"))
 X = THETA + torch.randn(60, 2, generator=stream(0, "x"))
+CHAINS = X[:, None, None] + torch.randn(60, 2, 50, 2, generator=stream(0, "chains"))
 Q = X[:, None] / 2 + torch.randn(60, 4, 2, generator=stream(0, "q"))
+PARTS = {"a": THETA[:, 0], "b": THETA[:, 1]}
 check = partial(assay.check, nulls=19, classifier=None)
 
 
@@ -20,10 +24,8 @@ class Frame:
     """A data frame, as far as it is looked at."""
 
     def __init__(self, array, names):
-        self.array, self.names = np.asarray(array), list(names)
-
-    ndim = property(lambda self: self.array.ndim)
-    columns = index = property(lambda self: self.names)
+        self.array, self.ndim, self.columns = np.asarray(array), array.ndim, list(names)
+        self.index = self.columns  # of a series
 
     def to_numpy(self):
         return self.array
@@ -32,151 +34,100 @@ class Frame:
 Frame.__module__ = "pandas.core.frame"
 
 
-def frame(array, names="ab"):
-    return Frame(array, names)
+def test_columns_of_frames_are_matched_by_name():
+    frames = Frame(THETA, "ab"), Frame(X, "uv"), Frame(Q[:, 0].flip(1), "ba")
+    named = assay.Calibration(*frames)
+    assert named.names == ("a", "b")
+    assert torch.equal(named.theta_q, Q[:, :1])
+    for x_o in (X[:3], X[0]):
+        found = named.observation(assay.Draws(Frame(x_o.flip(-1), "vu")))
+        assert torch.equal(found.x, x_o.reshape(-1, 2))
+    found = named.observe(assay.Draws(X[0], Frame(Q[3].flip(1), "ba")))
+    assert torch.equal(found.draws[0], Q[3])
+    with pytest.raises(ValueError, match=r"x_o: .* \['u', 'v'\], as in x; got \['a', 'c'\]"):
+        named.observation(assay.Draws(Frame(X[:1], "ac")))
+    with pytest.raises(ValueError, match="theta_q: expected columns"):
+        assay.Calibration(frames[0], X, Frame(Q[:, 0], "ac"))
+    with pytest.raises(ValueError, match="names: expected a different one for each"):
+        assay.Calibration(THETA, Frame(X, "uu"), Q)
 
 
-def swapped(array, names="ba"):
-    return Frame(array.flip(-1), names)
+class InferenceData(dict):
+    """Draws of two chains by name, as far as they are looked at."""
+
+    def __init__(self, **draws):
+        arrays = {name: SimpleNamespace(values=array.numpy()) for name, array in draws.items()}
+        group = type("Dataset", (dict,), {"data_vars": tuple(arrays)})
+        super().__init__(posterior=group(arrays))
 
 
-class TestFrames:
-    def test_columns_are_matched_by_name(self):
-        plain = assay.Calibration(THETA, X, Q[:, 0])
-        named = assay.Calibration(frame(THETA), frame(X, "uv"), swapped(Q[:, 0]))
-        assert named.names == ("a", "b")
-        assert torch.equal(named.theta_q, plain.theta_q)
-        draws = assay.Draws(swapped(X[:3], "vu"), Q[:3])
-        assert torch.equal(named.observation(draws).x, X[:3])
-
-    def test_draws_at_the_observation_too(self):
-        named = assay.Calibration(frame(THETA), X, Q)
-        there = named.observe(assay.Draws(X[0] + 1, swapped(Q[0])))
-        assert torch.equal(there.draws[0], Q[0])
-
-    def test_a_single_row(self):
-        named = assay.Calibration(THETA, frame(X), Q)
-        assert torch.equal(named.observation(assay.Draws(swapped(X[0]))).x[0], X[0])
-
-    @pytest.mark.parametrize(
-        ("make", "message"),
-        [
-            (
-                lambda: assay.Calibration(frame(THETA), X, frame(Q[:, 0], "ac")),
-                "theta_q: expected",
-            ),
-            (
-                lambda: assay.Calibration(THETA, frame(X), Q).observation(
-                    assay.Draws(frame(X[:1], "ac"))
-                ),
-                r"x_o: expected columns \['a', 'b'\], as in x; got \['a', 'c'\]",
-            ),
-        ],
-    )
-    def test_other_names_are_refused(self, make, message):
-        with pytest.raises(ValueError, match=message):
-            make()
-
-    def test_in_a_check(self):
-        q = (lambda x, n: x / 2 + torch.randn(n, 2)), frame(THETA), frame(X), swapped(X[0])
-        found = check(*q)
-        assert found.names == ("a", "b")
-        assert np.allclose(found.test.x[0], X[0])
+InferenceData.__module__ = "arviz.data"
 
 
-class TestDicts:
-    def test_structured_parameters(self):
-        theta = {"mu": THETA[:, 0], "beta": torch.cat([THETA, X], 1).reshape(60, 2, 2)}
-        table = as_table("theta", theta)
-        names = ("mu", "beta[0, 0]", "beta[0, 1]", "beta[1, 0]", "beta[1, 1]")
-        assert table.layout.names == names
-        parts = table.layout.unpack(table.array)
-        assert all(torch.equal(parts[name], theta[name]) for name in theta)
-
-    def test_draws_as_bayesflow_gives_them(self):
-        """Variables (n, k, d), or (n, k) where they are single numbers."""
-        theta = {"a": THETA[:, 0], "b": THETA[:, 1]}
-        found = assay.Calibration(theta, X, {"b": Q[..., 1], "a": Q[..., 0]})
-        assert found.names == ("a", "b")
-        assert torch.equal(found.theta_q, Q)
-        one = assay.Calibration(theta, X, {"b": Q[:, 0, 1], "a": Q[:, 0, 0]})
-        assert torch.equal(one.theta_q, Q[:, :1])
-
-    def test_observations_go_through_an_embedding(self):
-        x = {"u": X[:, 0], "v": X[:, 1:]}
-        found = assay.Calibration(THETA, x, Q, lambda x: x["u"][:, None] + x["v"])
-        assert found.features.shape == (60, 1)
-        torch.testing.assert_close(found.features[:, 0], X.sum(1))
-
-    def test_an_embedding_in_a_check(self):
-        """It is given dicts, as the posterior is."""
-        x, x_o = {"u": X[:, 0], "v": X[:, 1:]}, {"u": X[0, 0], "v": X[0, 1:]}
-
-        def both(x):
-            return torch.cat([x["u"][..., None], x["v"]], -1)
-
-        def sample(x, n):
-            return both(x) / 2 + torch.randn(n, 2)
-
-        found = check(sample, THETA, x, x_o, embed=both)
-        assert found.pvalue == check(sample, THETA, x, x_o).pvalue
-
-    @pytest.mark.parametrize("axis", [False, True])
-    def test_in_a_check(self, axis):
-        x_o = {"v": X[0, 1:], "u": X[0, 0]}
-        x_o = {name: value[None] for name, value in x_o.items()} if axis else x_o
-
-        def sample(x, n):
-            return torch.stack([x["u"], x["v"][0]]) / 2 + torch.randn(n, 2)
-
-        theta = {"a": THETA[:, 0], "b": THETA[:, 1]}
-        found = check(sample, theta, {"u": X[:, 0], "v": X[:, 1:]}, x_o)
-        assert found.names == ("a", "b")
-        assert np.allclose(found.test.x[0], X[0])
-
-    @pytest.mark.parametrize(
-        ("given", "message"),
-        [({}, "an empty dict"), ({"a": X, "b": X[:5]}, "arrays with as many rows each")],
-    )
-    def test_bad_dicts(self, given, message):
-        with pytest.raises(ValueError, match=f"theta: expected .*{message}"):
-            as_table("theta", given)
+def test_draws_of_chains_are_taken_at_random():
+    chains = [InferenceData(mu=draws) for draws in CHAINS]
+    found = assay.Calibration({"mu": THETA}, X, chains)
+    assert (found.names, found.k) == (("mu[0]", "mu[1]"), 16)
+    draws = assay.Draws(X[0], chains[0])
+    given = CHAINS[0].reshape(100, 2)
+    assert torch.equal(draws.theta.sort(0).values, given.sort(0).values)
+    assert not torch.equal(draws.theta, given)
+    chains[7] = InferenceData(mu=CHAINS[7, :, :5])
+    with pytest.raises(ValueError, match="theta_q: expected at least 16 draws at every x"):
+        assay.Calibration({"mu": THETA}, X, chains)
 
 
-class TestPadded:
-    """Sets of different lengths, padded with NaN, go through an embedding."""
+def test_columns_of_a_data_array():
+    parts = {"dims": ("n", "d"), "coords": {"d": SimpleNamespace(values=["u", "v"])}}
+    kind = type("DataArray", (SimpleNamespace,), {"__module__": "xarray.core"})
+    found = assay.Calibration(THETA, kind(values=X.numpy(), ndim=2, **parts), Q)
+    assert found.layout.names == ("u", "v")
 
-    X = torch.where(
-        torch.arange(5) < torch.randint(1, 6, (60, 1), generator=stream(0, "lengths")),
-        X[:, :1] + torch.randn(60, 5, generator=stream(0, "padded")),
-        torch.nan,
-    )
 
-    @staticmethod
-    def embed(x):
-        return torch.stack([x.nanmean(1), x.isfinite().sum(1)], 1)
+def test_structured_parameters():
+    theta = {"mu": THETA[:, 0], "beta": torch.cat([THETA, X], 1).reshape(60, 2, 2)}
+    table = as_table("theta", theta)
+    names = ("mu", "beta[0, 0]", "beta[0, 1]", "beta[1, 0]", "beta[1, 1]")
+    assert table.layout.names == names
+    parts = table.layout.unpack(table.array)
+    assert all(torch.equal(parts[name], theta[name]) for name in theta)
+    with pytest.raises(ValueError, match=r"theta: expected arrays by name; got an empty dict"):
+        as_table("theta", {})
+    with pytest.raises(ValueError, match=r"theta: expected arrays with as many rows each; got"):
+        as_table("theta", {"a": X, "b": X[:5]})
 
-    @staticmethod
+
+@pytest.mark.parametrize("theta", [PARTS, THETA], ids=["named", "plain"])
+def test_draws_as_bayesflow_gives_them(theta):
+    """Variables (n, k, d), or (n, k) where they are single numbers."""
+    found = assay.Calibration(theta, X, {"a": Q[..., 0], "b": Q[..., 1]})
+    assert found.names == ("a", "b")
+    assert torch.equal(found.theta_q, Q)
+    one = assay.Calibration(PARTS, X, {"b": Q[:, 0, 1], "a": Q[:, 0, 0]})
+    assert torch.equal(one.theta_q, Q[:, :1])
+
+
+@pytest.mark.parametrize("axis", [False, True])
+def test_dicts_in_a_check(axis):
+    """An embedding is given dicts, as the posterior is."""
+    x = {"u": X[:, 0], "v": X[:, 1:]}
+    x_o = {name: x[name][:1] if axis else x[name][0] for name in ("v", "u")}
+
+    def both(x):
+        return torch.cat([x["u"][..., None], x["v"]], -1)
+
     def sample(x, n):
-        return x.nanmean() / 2 + torch.randn(n, 2)
+        return both(x) / 2 + torch.randn(n, 2)
 
-    @pytest.mark.parametrize("x_o", [X[:2], torch.ones(5)], ids=["padded", "whole"])
-    def test_in_a_check(self, x_o):
-        found = check(self.sample, THETA, self.X, x_o, embed=self.embed)
-        assert found.settings["d"] == 2
-
-    def test_without_an_embedding(self):
-        with pytest.raises(ValueError, match="x: expected .* x padded with NaN needs embed="):
-            check(self.sample, THETA, self.X, self.X[:2])
-
-    def test_an_embedding_that_leaves_nan(self):
-        with pytest.raises(ValueError, match=r"embed\(x\): expected finite numbers"):
-            assay.Calibration(THETA, self.X, Q, lambda x: x.mean(1, keepdim=True))
+    found = check(sample, PARTS, x, x_o)
+    assert found.names == ("a", "b")
+    assert np.allclose(found.test.x[0], X[0])
+    assert check(sample, PARTS, x, x_o, embed=both).pvalue == found.pvalue
 
 
-def test_layouts_of_observations():
+def test_one_observation_and_many():
     layout = Layout((("u", ()), ("v", (2,))), packed=True)
-    one = as_observed({"u": 1.0, "v": np.ones(2)}, layout)
-    many = as_observed({"u": np.ones(3), "v": np.ones((3, 2))}, layout)
-    assert (one.array.shape, many.array.shape) == ((3,), (3, 3))
+    one = assay.Draws({"u": 1.0, "v": np.ones(2)}, layout=layout)
+    many = assay.Draws({"u": np.ones(3), "v": np.ones((3, 2))}, layout=layout)
+    assert (one.x.shape, many.x.shape) == ((3,), (3, 3))
     assert one.layout.names == many.layout.names == layout.names

@@ -339,7 +339,6 @@ CALLS = [
             *constants(all_the_same=[5] * N),
         ],
     ),
-    call("calibration.split", "share seed", lambda **given: calibration().split(**given)),
     call(
         "calibration.to",
         "",
@@ -384,7 +383,6 @@ CALLS = [
     call(
         "Draws with names", "names layout", x=Argument(x_o), theta=Argument(lambda: draws().theta)
     ),
-    call("draws.subset", "rows", lambda rows: several().subset(rows)),
     call(
         "Drawing",
         "resume executor",

@@ -98,7 +98,6 @@ KINDS = {
     "own": (lambda c: c, "theta_q"),
     "strided": (strided, "theta_q"),
     "subset": (lambda c: c.subset(slice(20, 50)), "theta_q"),
-    "split": (lambda c: c.split()[0], "theta_q"),
     "other members": (lambda c: c.with_members(c.theta_q[:, 0], c.theta_q[:, 1:]), "theta_q"),
     "embedded": (doubled, "features"),
     "weighted": (lambda c: doubled(c, weights=torch.arange(1.0, 61.0)), "weights"),

@@ -2,8 +2,7 @@
 
 A posterior of another library comes in; a :class:`~assay.data.posterior.Posterior` comes out.
 It is recognised by the modules in which its class and the classes above it are defined, so that no
-library is imported to find out. What no library made is a function of x
-(:mod:`assay.adapters.functions`). An adapter is a module with a function ``adapted(posterior, x,
+library is imported to find out. An adapter is a module with a function ``adapted(posterior, x,
 layout)``; it imports ``data`` and its own library. :mod:`assay.adapters.arviz` goes the other
 way: draws come in, and ArviZ's InferenceData comes out.
 """
@@ -17,14 +16,13 @@ POSTERIORS = ("sbi", "zuko", "lampe", "nflows", "bayesflow", "flowjax")
 
 
 def adapted(posterior: Any, x: Any, layout: Any = None) -> Any:
-    """What an adapter makes of a posterior; None if none knows it, and it is no function either.
+    """What an adapter makes of a posterior; None if none knows it.
 
     Observations x (b, ...) are those at which draws are made, with the layout of their columns.
     """
     modules = [kind.__module__.split(".")[0] for kind in type(posterior).__mro__]
     name = next((module for module in modules if module in POSTERIORS), None)
-    known = None if name is None else _adapter(name).adapted(posterior, x, layout)
-    return _adapter("functions").adapted(posterior, x, layout) if known is None else known
+    return None if name is None else _adapter(name).adapted(posterior, x, layout)
 
 
 def _adapter(name: str) -> ModuleType:
@@ -33,6 +31,6 @@ def _adapter(name: str) -> ModuleType:
 
 def __getattr__(name: str) -> ModuleType:
     """Imports an adapter, and with it its library, when it is first asked for."""
-    if name in {*POSTERIORS, "arviz", "functions"}:
+    if name in {*POSTERIORS, "arviz"}:
         return _adapter(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from .._support.inputs import extra
-from ..data.calibration import Calibration, Draws
+from ..data.calibration import Calibration
+from ..data.draw import Draws
 from ..data.tables import Layout
 
 

@@ -11,8 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.posterior import Base, Embed, Flow, LogDensity, Posterior, StandardNormal, fresh_key
-from ..data.tables import Layout, as_table
+from ..data.posterior import (
+    Base,
+    Embed,
+    Flow,
+    LogDensity,
+    Posterior,
+    StandardNormal,
+    as_table,
+    fresh_key,
+)
+from ..data.tables import Layout
 
 # Networks whose forward pass is the inverse of their draws.
 INVERTIBLE = ("CouplingFlow", "FlowMatching")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .._support.inputs import as_tensors, check_count, check_finite, cpu, full_precision
 from .._support.random import Seed, seed_of
-from ..data.calibration import features_of
+from ..data.guards import features_of
 from ..data.posterior import Embed
 from ..data.simulate import Runner, one_of
 from ..printing import equals

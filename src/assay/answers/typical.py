@@ -22,7 +22,7 @@ from scipy.spatial import cKDTree
 from .._support.inputs import as_tensors, check_finite, cpu, full_precision
 from .._support.random import Seed, seed_of, stream
 from .._support.work import progress
-from ..data.calibration import features_of
+from ..data.guards import features_of
 from ..data.posterior import Embed
 from ..printing import equals, number
 from ..results import Frozen, holm

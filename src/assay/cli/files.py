@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..data.calibration import Calibration, Draws
+from ..data.calibration import Calibration
+from ..data.draw import Draws
 from ..io import line, load
 from .formats import read_arrays
 
@@ -201,7 +202,7 @@ def _observed(file: File, calibration: Calibration) -> Draws:
             draws = Draws(*parts)
     with _errors_name(file.path):
         observation = calibration.observation(draws)
-        draws = draws.many(observation) if len(observation.x) == 1 else draws
+        draws = draws.many(observation.x) if len(observation.x) == 1 else draws
         calibration.observe(draws)
     return draws
 

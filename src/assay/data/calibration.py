@@ -3,19 +3,19 @@ r"""What a test looks at: calibration pairs with draws of q, and draws of q at a
 A calibration pair is a draw of the joint, :math:`\theta \sim p(\theta)`,
 :math:`x \sim p(x \mid \theta)`, so that given x, theta is a draw of the true posterior. Beside it
 are k draws :math:`\theta_q \sim q(\cdot \mid x)` of the approximation under test. The true
-parameter and the draws at one x are its **set**; each of them is a **member**.
+parameter and the draws at one x are its **set**; each of them is a **member**. In **latent space**
+the true parameters are :math:`z = T^{-1}(\theta; x)` for a flow T, and q is the flow's base
+distribution, which is known, so that no draws are stored (:class:`Latents`).
 
 **Class roles**, as in the paper and everywhere in this library: class 0 is q, class 1 are true
 parameters, and a class probability is :math:`d = P(\text{class } 1)`.
-
-In **latent space** the true parameters are :math:`z = T^{-1}(\theta; x)` for a flow T, and class 0
-is the flow's base distribution, which is known, so that no draws are stored (:class:`Latents`).
 """
 
+import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -31,23 +31,12 @@ from .._support.inputs import (
     check_fits,
     check_kind,
     check_names,
-    check_share,
     cpu,
 )
 from .._support.random import Seed, mix_seed, seed_of, stream
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
-from .draw import PATIENT, Drawing, draw_pairs
-from .guards import (
-    FEWEST_ROWS,
-    Sealed,
-    autocorrelation,
-    check_fresh,
-    check_noise,
-    check_rows,
-    check_shapes,
-    check_weights,
-)
-from .observed import Draws, Observation, ObservedDraws, features_of, has_order, tied_ranks
+from . import guards
+from .draw import PATIENT, Drawing, Draws, draw_pairs
 from .posterior import (
     HANDFUL,
     Base,
@@ -55,32 +44,49 @@ from .posterior import (
     Flow,
     StandardNormal,
     as_base,
+    as_table,
     check_base,
     check_inverse,
     flow_sample,
     flow_to_base,
 )
-from .tables import Layout, as_draws_table, as_table
-
-__all__ = [
-    "FEWEST_ROWS",
-    "Calibration",
-    "Draws",
-    "Latents",
-    "Observation",
-    "ObservedDraws",
-    "features_of",
-    "has_order",
-    "tied_ranks",
-]
+from .tables import Layout, Table, named_draws
 
 # Numbers of each set from which a seed is taken where x has no order.
 COLUMNS = 4
 
 
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """Observations that were checked against those of a calibration."""
+
+    x: Tensor  # as given, (o, ...)
+    features: Tensor  # what a classifier is given of them, (o, d)
+    single: bool  # whether one was given, without a leading axis
+
+    def shaped(self, values: Any) -> Any:
+        """Values with a leading axis of observations, without it where one was given."""
+        return values[0] if self.single else values
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedDraws(Observation):
+    """The same, with draws of q that were checked, too."""
+
+    draws: Tensor  # in the space of the calibration, (o, s, m)
+    theta: Tensor | None  # the same in parameter units; None without a flow
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Calibration(Sealed):
+class Calibration(guards.Sealed):
     r"""Pairs of the joint, with k draws of q at every x.
+
+    NumPy arrays, torch tensors, JAX arrays and nested lists are accepted; integers become
+    floating point. So are data frames, xarray's data sets and dicts of arrays, matched by their
+    names (:mod:`assay.data.tables`); as `theta_q` also a list of ArviZ's InferenceData, one for
+    each x, of which 16 draws are taken at random. Device and precision follow what is given.
+    Draws that share their noise from x to x are refused, and correlated ones cause a warning
+    (:mod:`assay.data.guards`).
 
     Args:
         theta: The true parameters, with shape (n, m).
@@ -88,14 +94,6 @@ class Calibration(Sealed):
         theta_q: Draws of :math:`q(\cdot \mid x)`, with shape (n, m) or (n, k, m).
         embed: Turns observations (n, ...) into features (n, d), for images, series or sets, and
             may take x that is padded with NaN; without it, observations are flattened.
-
-    NumPy arrays, torch tensors, JAX arrays and nested lists are accepted; integers become
-    floating point. So are data frames, xarray's data sets and dicts of arrays, matched by their
-    names (:mod:`assay.data.tables`); as `theta_q` also a list of ArviZ's InferenceData, one for
-    each x, of which 16 draws are taken at random. Device and precision follow what is given.
-
-    Draws that share their noise from x to x are refused, and correlated ones cause a warning
-    (:mod:`assay.data.guards`).
 
     Example:
         >>> theta, noise = torch.randn(2, 100, 3, generator=torch.Generator().manual_seed(0))
@@ -107,21 +105,21 @@ class Calibration(Sealed):
     x: Tensor
     theta_q: Tensor | None
     embed: Embed | None = None
-    # Names of parameters; the columns of x, if they have names; sentences about the draws.
-    names: tuple[str, ...] | None = field(default=None, kw_only=True)
-    layout: Layout | None = field(default=None, kw_only=True)
-    remarks: tuple[str, ...] = field(default=(), kw_only=True)
+    _: KW_ONLY
+    names: tuple[str, ...] | None = None  # of the parameters
+    layout: Layout | None = None  # of the columns of x, if they have names
+    remarks: tuple[str, ...] = ()  # sentences about the draws
     # If parameters are from a proposal: prior over proposal at theta, (n,), and draws of q
     # (n, k, m) that were not chosen to be exchangeable with theta.
-    weights: Tensor | None = field(default=None, kw_only=True)
-    plain_draws: Tensor | None = field(default=None, kw_only=True)
+    weights: Tensor | None = None
+    plain_draws: Tensor | None = None
     # What is known of class 0 without draws; see :class:`Latents`.
     base: ClassVar[Base | None] = None
     flow: ClassVar[Flow | None] = None
     space: ClassVar[str] = "parameters"
 
     if TYPE_CHECKING:
-        # Arrays of any library come in; tensors are what is kept. What goes with them is above.
+
         def __init__(
             self, theta: Any, x: Any, theta_q: Any, embed: Embed | None = None, **about: Any
         ) -> None: ...
@@ -133,37 +131,37 @@ class Calibration(Sealed):
                 "For latents of a flow use Calibration.from_base(z, x)."
             )
         theta, x = as_table("theta", self.theta), as_table("x", self.x)
-        draws = as_draws_table(self.theta_q, theta.layout)
-        named = theta.layout or draws.layout
+        draws: Any = self.theta_q
+        named = theta.layout
+        if not isinstance(draws, Tensor | np.ndarray):
+            table = named_draws(draws, theta.layout, partial(stream, 0, "chains"))
+            draws, named = table.array, theta.layout or table.layout
         if named is not None and self.names is None:
             vars(self)["names"] = named.names
-        if x.layout is not None:
-            vars(self)["layout"] = x.layout
+        vars(self)["layout"] = x.layout or self.layout
         if self.layout is not None:
             check_kind("layout", self.layout, "a Layout, or None", Layout)
         check_kind("remarks", self.remarks, "a tuple of words", tuple)
         for remark in self.remarks:
             check_kind("remarks", remark, "a tuple of words", str)
-        draws = draws.like(theta.layout, "theta_q", "theta")
-        self._keep({"theta": theta.array, "x": x.array, "theta_q": draws.array})
-        check_noise(self.theta_q, self.features, Distance())
-        chain = autocorrelation(self.theta_q)
-        if chain is not None:
-            warnings.warn(f"theta_q: {chain.words}", stacklevel=3)
+        self._keep({"theta": theta.array, "x": x.array, "theta_q": draws})
+        guards.check_noise(self.theta_q, self.features, Distance())
+        chain = guards.autocorrelation(self.theta_q)
+        if chain:
+            warnings.warn(f"theta_q: {chain}", stacklevel=3)
 
     def _keep(self, given: dict[str, Any]) -> None:
         """Checks arrays and keeps them as tensors."""
-        arrays = check_shapes(as_tensors(given))
-        remedy = "Calibration.drop_invalid(theta, x, theta_q) leaves them out."
+        arrays = guards.check_shapes(as_tensors(given))
         for name, array in arrays.items():
             if name != "x" or self.embed is None:
+                remedy = "Calibration.drop_invalid(theta, x, theta_q) leaves them out."
                 check_finite(name, array, remedy)
         vars(self).update(arrays)
         if self.names is not None:
             vars(self)["names"] = check_names("names", self.names, self.m)
-        vars(self).update(check_weights(self.theta, self.weights, self.plain_draws))
-        _ = self.features
-        self.seal()
+        vars(self).update(guards.check_weights(self.theta, self.weights, self.plain_draws))
+        self.__setstate__({"features": self.features})
 
     @classmethod
     def of(
@@ -232,14 +230,8 @@ class Calibration(Sealed):
 
         Whether dropping is harmless is for the user to judge: if simulations fail more often for
         some parameters than for others, the calibration is conditioned on success.
-
-        Example:
-            >>> theta = torch.arange(60.0).reshape(20, 3)
-            >>> theta[4, 1] = torch.nan
-            >>> len(Calibration.drop_invalid(theta, theta, theta))
-            19
         """
-        arrays = check_shapes(as_tensors({"theta": theta, "x": x, "theta_q": theta_q}))
+        arrays = guards.check_shapes(as_tensors({"theta": theta, "x": x, "theta_q": theta_q}))
         finite = {name: array.isfinite().flatten(1).all(1) for name, array in arrays.items()}
         keep = torch.stack(list(finite.values())).all(0)
         if not keep.any():
@@ -279,52 +271,11 @@ class Calibration(Sealed):
         """The sets (n, r, m), true parameters first; in latent space with k draws of the base."""
         return self.members
 
-    def sorted(self) -> Self:
-        """The same pairs in an order that x alone decides, so that none given to them matters.
-
-        Where x has ties, chance decides between them, not the order given: that may depend on
-        parameters.
-        """
-        return self.subset(self.order)
-
-    @cached_property
-    def order(self) -> np.ndarray:
-        """The order (n,) of :meth:`sorted`."""
-        chance = cpu.randperm(len(self), generator=stream(0, "ties")).numpy()
-        return chance[np.lexsort(self._ranks[chance].T[::-1])]
-
-    def own_seed(self, seed: int) -> int:
-        """A seed that also depends on the order of the observations in each of their features.
-
-        The order of a single feature says nothing once rows are sorted; then it is which of its
-        neighbouring gaps is the larger. x is what no null changes, so it may choose them, and
-        ranks do not depend on units. Where x is constant, or has few values, the seed is
-        :meth:`members_seed`.
-        """
-        content = self._ranks
-        if not has_order(content):
-            return self.members_seed(seed)
-        if content.shape[1] == 1:
-            gaps = np.diff(np.sort(self.features.cpu().numpy(), axis=0), axis=0)
-            content = np.diff(gaps, axis=0) > 0
-        return mix_seed(seed, content)
-
-    def members_seed(self, seed: int) -> int:
-        """A seed that also depends on members, but not on which of them is the true parameter.
-
-        It depends on the order of some of their numbers, with rows sorted by the first of these;
-        for a single number, on which of its neighbouring gaps is the larger.
-        """
-        members = self.theta[:, None] if self.theta_q is None else self.members
-        table = members.sort(1).values.flatten(1)[:, :COLUMNS].double().cpu().numpy()
-        table = table[np.lexsort(table.T[::-1])]
-        single = table.shape[1] == 1
-        return mix_seed(seed, np.diff(table, 2, axis=0) > 0 if single else table.argsort(0))
-
-    @cached_property
-    def _ranks(self) -> np.ndarray:
-        """Ranks of the features in their columns, ties alike, with shape (n, d)."""
-        return tied_ranks(self.features.cpu().numpy())
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the parameters, or of latent directions where no names were given."""
+        kind = "theta" if self.base is None or self.flow is not None else "latent"
+        return self.names or tuple(f"{kind}[{j}]" for j in range(self.m))
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -335,54 +286,53 @@ class Calibration(Sealed):
     @cached_property
     def features(self) -> Tensor:
         """What a classifier is given of x, with shape (n, d)."""
-        return features_of(self.x, self.embed, self.layout)
+        return guards.features_of(self.x, self.embed, self.layout)
 
-    def to_latent(self, flow: Flow, seed: Seed = 0) -> "Latents":
-        r"""The same pairs in the base space of a flow, :math:`z = T^{-1}(\theta; x)`.
+    @cached_property
+    def _ranks(self) -> np.ndarray:
+        """Ranks of the features in their columns, ties alike, with shape (n, d)."""
+        return tied_ranks(self.features.cpu().numpy())
 
-        The flow's own inverse must map a handful of its draws to its base. So must it the
-        calibration's `theta_q`: draws that were truncated to the prior, or tempered, belong to
-        another q than the flow's inverse, and mixing the two would test neither. The seed chooses
-        the handful.
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The order (n,) of :meth:`sorted`: where x has ties, chance decides between them."""
+        chance = cpu.randperm(len(self), generator=stream(0, "ties")).numpy()
+        return chance[np.lexsort(self._ranks[chance].T[::-1])]
+
+    def sorted(self) -> Self:
+        """The same pairs in an order that x alone decides, not the one given or parameters."""
+        return self.subset(self.order)
+
+    def own_seed(self, seed: int) -> int:
+        """A seed that also depends on x, by ranks of its features: no null changes these.
+
+        Ranks of a single feature say nothing once rows are sorted; which of its neighbouring gaps
+        is the larger does. Where x has few values, the seed is :meth:`members_seed`.
         """
-        hint = "Zuko's flows are wrapped by assay.adapters.zuko.ZukoFlow."
-        expected = f"an object with base, theta_to_base(theta, x) and sample(x, n). {hint}"
-        check_kind("flow", flow, expected, "base", "theta_to_base", "sample")
-        base, seed = as_base(flow.base, self.m), seed_of(seed)
-        rows = cpu.randperm(len(self), generator=stream(seed, "handful"))
-        check_inverse(flow, base, self.x[rows], stream(seed, "flow"))
-        draws, some = self.members[:, 1], rows[:HANDFUL]
-        check_base(flow_to_base(flow, draws[some], self.x[some]), base, "theta_q")
-        z = flow_to_base(flow, self.theta, self.x)
-        named: Any = {"names": self.names, "layout": self.layout}
-        return Latents(z, self.x, embed=self.embed, base=base, flow=flow, **named)
+        if not has_order(self._ranks):
+            return self.members_seed(seed)
+        if self._ranks.shape[1] > 1:
+            return mix_seed(seed, self._ranks)
+        features = np.sort(self.features.cpu().numpy(), axis=0)
+        return mix_seed(seed, np.diff(features, 2, axis=0) > 0)
+
+    def members_seed(self, seed: int) -> int:
+        """A seed that also depends on members, but not on which of them is the true parameter."""
+        members = self.theta[:, None] if self.theta_q is None else self.members
+        table = members.sort(1).values.flatten(1)[:, :COLUMNS].double().cpu().numpy()
+        table = table[np.lexsort(table.T[::-1])]
+        gaps = np.diff(table, 2, axis=0) > 0
+        return mix_seed(seed, gaps if table.shape[1] == 1 else table.argsort(0))
 
     def subset(self, rows: Any) -> Self:
         """The calibration of some rows: indices, a slice or a mask over the n rows."""
-        rows = check_rows(rows, len(self))
-        most = int(torch.bincount(rows).max()) if len(rows) else 1
+        rows = guards.check_rows(rows, len(self))
+        most = int(rows.bincount().max()) if len(rows) else 1
         if most > 1:
             raise ValueError(
                 f"rows: expected each row once, since pairs are independent; got one {most} times."
             )
-        rows = rows.to(self.theta.device)
-        return self._map(lambda array: array[rows])
-
-    def split(self, share: float = 0.5, seed: Seed = 0) -> tuple[Self, Self]:
-        """Two disjoint random parts, the first with this share of the rows."""
-        check_share("share", share)
-        order = cpu.randperm(len(self), generator=stream(seed_of(seed), "split"))
-        cut = round(share * len(self))
-        return self.subset(order[:cut]), self.subset(order[cut:])
-
-    def with_members(self, theta: Tensor, theta_q: Tensor | None) -> Self:
-        """The same observations with other true parameters (n, m) and draws (n, k, m), unchecked.
-
-        Features are taken over, so that an embedding is not run again.
-        """
-        other = object.__new__(type(self))
-        other.__setstate__(vars(self) | {"theta": theta, "theta_q": theta_q})
-        return other
+        return self._map(lambda array: array[rows.to(array.device)])
 
     def to(self, device: str | torch.device) -> Self:
         """The same calibration on another device such as ``"cuda"``, where tests then train."""
@@ -398,22 +348,36 @@ class Calibration(Sealed):
         other._keep({k: v for k, v in mapped.items() if k in ("theta", "x", "theta_q")})
         return other
 
-    def observation(self, draws: Draws) -> Observation:
-        """Checks one observation or many, whatever draws come with them."""
-        self.check_whole()
-        return Observation.of(Draws.of(draws), self.x, self.embed, self.layout)
+    def with_members(self, theta: Tensor, theta_q: Tensor | None) -> Self:
+        """The same x with other true parameters (n, m) and draws (n, k, m), unchecked."""
+        other = object.__new__(type(self))
+        other.__setstate__(vars(self) | {"theta": theta, "theta_q": theta_q})
+        return other
 
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of the parameters, or of latent directions where no names were given."""
-        kind = "theta" if self.base is None or self.flow is not None else "latent"
-        return self.names or tuple(f"{kind}[{j}]" for j in range(self.m))
+    def to_latent(self, flow: Flow, seed: Seed = 0) -> "Latents":
+        r"""The same pairs in the base space of a flow, :math:`z = T^{-1}(\theta; x)`.
+
+        The flow's inverse must map a handful of its own draws, which the seed chooses, and of
+        `theta_q` to its base: draws that were truncated to the prior belong to another q.
+        """
+        if self.theta_q is None:
+            raise ValueError("calibration: expected parameters; got latents already.")
+        hint = "Zuko's flows are wrapped by assay.adapters.zuko.ZukoFlow."
+        expected = f"an object with base, theta_to_base(theta, x) and sample(x, n). {hint}"
+        check_kind("flow", flow, expected, "base", "theta_to_base", "sample")
+        base, seed = as_base(flow.base, self.m), seed_of(seed)
+        rows = cpu.randperm(len(self), generator=stream(seed, "handful"))
+        check_inverse(flow, base, self.x[rows], stream(seed, "flow"))
+        rows = rows[:HANDFUL]
+        check_base(flow_to_base(flow, self.theta_q[rows, 0], self.x[rows]), base, "theta_q")
+        z = flow_to_base(flow, self.theta, self.x)
+        named: Any = {"names": self.names, "layout": self.layout}
+        return Latents(z, self.x, embed=self.embed, base=base, flow=flow, **named)
 
     def nearest(self, near: Any = None) -> Nearest:
         """What is near x_o: by a share, or by :class:`assay.Nearest`, with a distance that fits.
 
-        With up to four features, near is meant in x; with more, near for q. Nearness for latents,
-        which say nothing about q, is meant in x.
+        With up to four features, or for latents, near is meant in x; with more, near for q.
         """
         chosen = as_nearest(near)
         if chosen.distance is not None:
@@ -421,6 +385,27 @@ class Calibration(Sealed):
         if self.features.shape[1] <= FEW_FEATURES or self.theta_q is None:
             return replace(chosen, distance=Distance())
         return replace(chosen, distance=DistanceForQ.fit(self.features, self.members))
+
+    def observation(self, draws: Draws) -> Observation:
+        """Checks one observation or many, whatever draws come with them."""
+        self.check_whole()
+        draws, shape = Draws.of(draws), self.x.shape[1:]
+        x = draws.x
+        if draws.layout is not None and self.layout is not None:
+            x = Table(x, draws.layout).like(self.layout, "x_o", "x").array
+        single = x.shape == shape
+        if not single and x.shape[1:] != shape:
+            raise ValueError(
+                f"x_o: expected shape {tuple(shape)} for one observation or (o, "
+                f"{', '.join(map(str, shape))}) for many, as in the calibration; "
+                f"got {tuple(x.shape)}."
+            )
+        x = x[None] if single else x
+        x_o = x.to(self.x)
+        if self.embed is None:
+            check_finite("x_o", x)
+            check_finite("x_o", x_o, f"It is beyond the range of {x_o.dtype}: give a wider one.")
+        return Observation(x_o, guards.features_of(x_o, self.embed, self.layout), single)
 
     def observe(self, draws: Draws, seed: int = 0) -> ObservedDraws:
         """Checks draws at one observation or many, and brings them into this space.
@@ -431,8 +416,15 @@ class Calibration(Sealed):
         observation = self.observation(draws)
         theta = draws.parameters(len(observation.x), self.theta, self.names)
         assert self.theta_q is not None
-        check_fresh(theta, observation.features, self.theta_q, self.features)
-        return ObservedDraws(observation, theta, theta)
+        for features, fresh in zip(observation.features, theta, strict=True):
+            own = self.theta_q[(self.features == features).all(1)].flatten(0, 1)
+            # A test is trained on its own draws: its null would be unlike the data there.
+            if len(own) and bool((fresh[:, None] == own[None]).all(2).any(1).all()):
+                raise ValueError(
+                    "theta_o: expected fresh draws of q at x_o; got the calibration's own theta_q "
+                    "there, on which the test was trained. Draw again."
+                )
+        return ObservedDraws(**vars(observation), draws=theta, theta=theta)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -459,16 +451,12 @@ class Latents(Calibration):
         draws = self.base.sample(k * len(self), generator).to(self.theta)
         return torch.cat([self.theta[:, None], draws.unflatten(0, (len(self), k))], 1)
 
-    def to_latent(self, flow: Flow, seed: Seed = 0) -> "Latents":
-        """Refuses: these are latents already."""
-        raise ValueError("calibration: expected parameters; got latents already.")
-
     def observe(self, draws: Draws, seed: int = 0) -> ObservedDraws:
         """Checks draws, or makes them, and brings them into latent space."""
         draws = Draws.of(draws)
         observation = self.observation(draws)
-        count = len(observation.x)
-        check_fits("n", draws.n, count * WORD * self.m)
+        x, n = observation.x, draws.n
+        check_fits("n", n, len(x) * WORD * self.m)
         if self.flow is None:
             if draws.theta is not None:
                 raise ValueError(
@@ -476,17 +464,26 @@ class Latents(Calibration):
                     "flow; use Draws(x_o), which evaluates on base draws, or "
                     "calibration.to_latent(flow)."
                 )
-            base = self.base.sample(draws.n, stream(seed, "evaluation")).to(self.theta)
-            return ObservedDraws(observation, base.expand(count, -1, -1), None)
+            z = self.base.sample(n, stream(seed, "evaluation")).to(self.theta)
+            return ObservedDraws(**vars(observation), draws=z.expand(len(x), -1, -1), theta=None)
         if draws.theta is not None:
-            theta = draws.parameters(count, self.theta, self.names)
+            theta = draws.parameters(len(x), self.theta, self.names)
         else:
-            streams = [stream(seed, "evaluation", i) for i in range(count)]
-            each = zip(observation.x, streams, strict=True)
-            theta = torch.stack([flow_sample(self.flow, x, draws.n, own) for x, own in each])
-        x = observation.x.repeat_interleave(draws.n, 0)
-        z = flow_to_base(self.flow, theta.flatten(0, 1), x)
+            streams = [stream(seed, "evaluation", i) for i in range(len(x))]
+            each = zip(x.split(1), streams, strict=True)
+            theta = torch.cat([flow_sample(self.flow, at, n, own) for at, own in each])
+        z = flow_to_base(self.flow, theta.flatten(0, 1), x.repeat_interleave(n, 0))
         if draws.theta is not None:
             order = cpu.randperm(len(z), generator=stream(seed, "handful"))
             check_base(z[order], self.base, "theta_o")
-        return ObservedDraws(observation, z.reshape(theta.shape), theta)
+        return ObservedDraws(**vars(observation), draws=z.reshape(theta.shape), theta=theta)
+
+
+def tied_ranks(columns: np.ndarray) -> np.ndarray:
+    """Ranks (n, c) in each column, ties alike."""
+    return np.stack([np.unique(column, return_inverse=True)[1] for column in columns.T], 1)
+
+
+def has_order(ranks: np.ndarray) -> bool:
+    """Whether rows may have more than n / 2 values, from ranks (n, c) with ties alike."""
+    return 2 * math.prod(int(last) + 1 for last in ranks.max(0)) > len(ranks)

@@ -7,11 +7,12 @@ these are depends on x and on q but not on theta, so that tests stay exact for t
 
 import os
 import zipfile
+from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,9 +22,12 @@ from .._support.files import atomic_write
 from .._support.inputs import (
     WORD,
     as_tensors,
+    check_count,
     check_executor,
     check_finite,
     check_fits,
+    check_kind,
+    check_names,
     check_number,
     check_path,
     error_line,
@@ -31,8 +35,8 @@ from .._support.inputs import (
 from .._support.random import isolated, stream
 from .._support.work import progress, run_jobs, time_limit
 from .guards import check_shapes
-from .posterior import LIMIT, Embed, Posterior, as_posterior
-from .tables import Table, as_table, layout_of
+from .posterior import LIMIT, Embed, Posterior, as_posterior, as_table
+from .tables import Layout, Table, layout_of, leading_axes
 
 # Observations up to which there is no bar, that are kept together, and that a message names.
 FEW, TOGETHER, NAMED = 100, 50, 5
@@ -126,6 +130,89 @@ class Drawing:
 
 
 PATIENT = Drawing()
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    r"""An observation with draws of q there; the two travel together.
+
+    Args:
+        x: One observation, with shape (...,), or many, with shape (o, ...).
+        theta: Draws of :math:`q(\cdot \mid x)`, with shape (s, m) or (o, s, m). Not needed in
+            latent space, where the test makes its own.
+        n: The number of draws per observation that a test in latent space makes.
+
+    Example:
+        >>> Draws([0.5, 1.0], torch.zeros(100, 2))
+        Draws(x=(2,), theta=(100, 2))
+    """
+
+    x: Tensor
+    theta: Tensor | None = None
+    n: int = 1000
+    _: KW_ONLY
+    layout: Layout | None = None  # of the columns of x, if they have names
+    names: tuple[str, ...] | None = None  # of the parameters
+
+    if TYPE_CHECKING:  # arrays of any library come in; tensors are what is kept
+
+        def __init__(self, x: Any, theta: Any = None, n: int = 1000, **about: Any) -> None: ...
+
+    def __post_init__(self) -> None:
+        vars(self)["n"] = check_count("n", self.n)
+        if self.layout is not None:
+            check_kind("layout", self.layout, "a Layout, or None", Layout)
+        x: Any = self.x
+        axes = leading_axes(x, self.layout) if isinstance(x, Mapping) else 0
+        tables = {"x_o": as_table("x_o", x, axes)}
+        if self.theta is not None:
+            tables["theta"] = as_table("theta", self.theta)
+        arrays = as_tensors({name: table.array for name, table in tables.items()})
+        vars(self).update(x=arrays["x_o"], layout=tables["x_o"].layout or self.layout)
+        if self.theta is None:
+            return
+        check_finite("theta", arrays["theta"])
+        shape, layout = tuple(arrays["theta"].shape), tables["theta"].layout
+        if len(shape) not in (2, 3):
+            raise ValueError(f"theta: expected shape (s, m) or (o, s, m); got {shape}.")
+        names = self.names if layout is None else layout.names
+        if names is not None:
+            names = check_names("names", names, shape[-1])
+        vars(self).update(theta=arrays["theta"], n=shape[-2], names=names)
+
+    @classmethod
+    def of(cls, given: Any) -> "Draws":
+        """Draws as they are, or a bare observation x_o without any."""
+        return given if isinstance(given, cls) else cls(given)
+
+    def parameters(self, o: int, like: Tensor, names: tuple[str, ...] | None) -> Tensor:
+        """Draws (o, s, m) at o observations as parameters (n, m) are, with these names."""
+        if self.theta is None:
+            raise ValueError(
+                "draws: expected Draws(x_o, theta_o) with draws of q at x_o; got no theta."
+            )
+        theta, m = self.theta, like.shape[1]
+        if names is not None and self.names is not None:
+            table = Table(theta, layout_of(self.names))
+            theta = table.like(layout_of(names), "theta_o", "theta").array
+        theta = (theta[None] if theta.ndim == 2 else theta).to(like)
+        if len(theta) != o or theta.shape[2] != m:
+            raise ValueError(
+                f"theta_o: expected shape ({o}, s, {m}) for {o} observation(s) of {m} "
+                f"parameter(s); got {tuple(self.theta.shape)}."
+            )
+        check_finite("theta_o", theta.flatten(0, 1), f"It is beyond the range of {theta.dtype}.")
+        return theta
+
+    def many(self, x: Tensor) -> "Draws":
+        """The same with a leading axis, as the observations x (o, ...) have it."""
+        theta = self.theta
+        theta = theta if theta is None or theta.ndim == 3 else theta[None]
+        return Draws(x, theta, self.n, names=self.names)
+
+    def __repr__(self) -> str:
+        theta = self.n if self.theta is None else tuple(self.theta.shape)
+        return f"Draws(x={tuple(self.x.shape)}, theta={theta})"
 
 
 class PosteriorDraws(NamedTuple):

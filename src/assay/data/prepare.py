@@ -21,8 +21,8 @@ from .._support.inputs import check_count, check_finite, check_kind, check_names
 from .._support.random import stream
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
 from ..printing import readable
-from .calibration import Calibration, Draws, Latents
-from .draw import Drawing, draw_at, draw_pairs
+from .calibration import Calibration, Latents
+from .draw import Drawing, Draws, draw_at, draw_pairs
 from .guards import autocorrelation
 from .posterior import AnotherQ, Embed, Posterior, as_posterior, check_sets, latents
 from .proposal import RESERVE, Around, NoCompanions, companions
@@ -118,7 +118,7 @@ def _from_calibration(
     calibration: Calibration, x_o: Any, near: Nearest | None, draws: int, seed: int
 ) -> Samples:
     given = _as_draws(x_o, calibration.layout)
-    given, pairs = given.many(calibration.observation(given)), calibration
+    given, pairs = given.many(calibration.observation(given).x), calibration
     if isinstance(calibration, Latents):
         sets = calibration.sets(draws, stream(seed, "base"))
         about: Any = {"layout": calibration.layout, "embed": calibration.embed}
@@ -134,7 +134,7 @@ def _from_pairs(
     sampler: Posterior, pairs: Calibration, x_o: Any, near: Any, drawing: Drawing, seed: int
 ) -> Samples:
     given = _as_draws(x_o, pairs.layout)
-    observed = _with_draws(given.many(pairs.observation(given)), sampler, drawing, seed)
+    observed = _with_draws(given.many(pairs.observation(given).x), sampler, drawing, seed)
     test_pairs, remark = _test_pairs(sampler, pairs, observed, seed)
     near, many = as_nearest(near), pairs.features.shape[1] > FEW_FEATURES
     if near.distance is None and many and isinstance(test_pairs, Latents):
@@ -169,7 +169,7 @@ def _from_simulator(
     of_q = draw_at(sampler, x, k, seed, "draws", drawing, label)
     theta, x, theta_q = theta[of_q.kept], x[of_q.kept], of_q.theta.to(theta)
     wide = Calibration(theta, x, theta_q, embed, remarks=of_q.left_out)
-    observed = _with_draws(given.many(wide.observation(given)), sampler, drawing, seed)
+    observed = _with_draws(given.many(wide.observation(given).x), sampler, drawing, seed)
     # Around q at x_o.
     proposal = Around(wide.observe(observed, seed).draws, prior)
     theta, x, runner = runner.run("around", partial(parameters, proposal), counts[1])
@@ -255,7 +255,7 @@ def _test_pairs(
     if sampler.flow is not None:
         try:
             z = pairs.to_latent(sampler.flow, seed)
-            observation = z.observe(observed, seed).observation
+            observation = z.observe(observed, seed)
             near = Nearest(distance=Distance()).inside(pairs.features, observation.features)
             groups = torch.cat([torch.ones_like(near[:1]), near])
             check_sets(sampler.flow, z.base, members[:, 1:], pairs.x, groups)
@@ -286,8 +286,8 @@ def _remarks(samples: Samples, labels: Sequence[str]) -> list[str]:
     if (members == members[:1, :1]).all((0, 1)).any():
         remarks.append("q's draws of a parameter are all the same: tests over all x are left out.")
     chain = autocorrelation(members)
-    if chain is not None:
-        remarks.append(chain.words)
+    if chain:
+        remarks.append(chain)
     centres, strange = pairs.observation(samples.observed).features, []
     inside = samples.near.inside(pairs.features, centres)  # (o, n)
     theta_o = cast(Tensor, samples.observed.theta).to(members)

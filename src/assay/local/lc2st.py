@@ -35,7 +35,8 @@ from .._support.inputs import (
 from .._support.random import Seed, seed_of, stream
 from ..classifiers.base import Classifier, Joined, Scores, as_classifier
 from ..classifiers.mlp import MLP
-from ..data.calibration import Calibration, Draws, Latents
+from ..data.calibration import Calibration, Latents
+from ..data.draw import Draws
 from ..data.guards import check_calibration
 from ..nulls import (
     Copies,
@@ -285,8 +286,8 @@ class LC2ST:
                 "changed recipe. Use test.refit_on(calibration) first."
             )
         observed = self.calibration.observe(Draws.of(draws), self.seed)
-        observation, shaped = observed.observation, observed.observation.shaped
-        each = zip(observed.draws.split(1), observation.features.split(1), strict=True)
+        shaped = observed.shaped
+        each = zip(observed.draws.split(1), observed.features.split(1), strict=True)
         results = zip(*(self._at(draws, features) for draws, features in each), strict=True)
         statistics, probabilities = (np.concatenate(part) for part in results)
         theta = None if observed.theta is None else shaped(observed.theta.cpu().numpy())
@@ -295,7 +296,7 @@ class LC2ST:
             null=shaped(statistics[:, 1:]),
             probabilities=shaped(probabilities[:, 0]),
             null_probabilities=shaped(probabilities[:, 1:]),
-            x=shaped(observation.x.cpu().numpy()),
+            x=shaped(observed.x.cpu().numpy()),
             draws=shaped(observed.draws.cpu().numpy()),
             theta=theta,
             hypothesis=self.null.hypothesis,

@@ -39,8 +39,9 @@ from .._support.random import Seed, seed_of, stream
 from .._support.work import spread_over
 from ..average.ranks import Quantity, levels_of, log_densities, rank
 from ..classifiers.features import Whitened
-from ..data.calibration import FEWEST_ROWS, Calibration, Draws, Latents, Observation
-from ..data.guards import check_calibration
+from ..data.calibration import Calibration, Latents, Observation
+from ..data.draw import Draws
+from ..data.guards import FEWEST_ROWS, check_calibration
 from ..data.posterior import Embed, StandardNormal
 from ..data.tables import Layout
 from ..neighbourhood import Distance, Nearest, as_nearest

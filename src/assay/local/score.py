@@ -37,7 +37,8 @@ from torch import Tensor
 from .._support.inputs import WORD, as_null, check_fits, cpu, full_precision
 from .._support.random import Seed, seed_of, stream
 from .._support.work import map_in_threads, one_thread, progress
-from ..data.calibration import Calibration, Draws
+from ..data.calibration import Calibration
+from ..data.draw import Draws
 from ..data.guards import check_calibration
 from ..data.posterior import StandardNormal
 from ..neighbourhood import Nearest
