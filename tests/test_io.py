@@ -10,10 +10,9 @@ from torch.distributions import Independent, MultivariateNormal, Normal
 
 import assay
 from assay import MLP, Exchange, FreePermutation, KnownBase, LocalExchange, Sklearn, lc2st
-from assay.average.uniform import UniformRanks
+from assay.average.ranks import UniformRanks
 from assay.io import FORMAT, _digest_of
 from assay.local.lc2st import mse0
-from assay.local.levels import Levels
 from tests.conftest import Gaussian
 
 TINY = MLP((8,), epochs=2, batch=32, members=2)
@@ -86,7 +85,6 @@ SAVED = {
     "latents": lambda: Gaussian().latents(60),
     "draws": lambda: Gaussian().draws(X_O),
     "an observation": lambda: assay.Draws(X_O, n=7),
-    "levels": lambda: Levels.pit(SETS),
     "C2ST with exchanges": lambda: trained(null=Exchange(5)),
     "C2ST with permutations": lambda: trained(null=FreePermutation(5)),
     "C2ST near x_o": lambda: trained(null=LocalExchange(5)),
@@ -99,7 +97,7 @@ SAVED = {
     "typical": lambda: assay.typical(SETS.x, X_O),
     "local PITs": lambda: assay.lpit(SETS, null=9),
     "local PITs at x_o": lambda: assay.lpit(SETS, null=9)(X_O),
-    "local HPD": lambda: assay.lhpd(Levels(torch.rand(60), SETS.x[:60]), null=9)(X_O[0]),
+    "local HPD": lambda: assay.lhpd(SETS, lambda theta, x: -(theta[:, 0] ** 2), null=9)(X_O[0]),
     "SBC": lambda: assay.sbc(SETS, null=99),
     "its histogram": lambda: assay.sbc(SETS, null=99).histogram(),
     "its ECDF": lambda: assay.sbc(SETS, null=99).ecdf(),

@@ -5,7 +5,6 @@ writes the baselines that ``test_images.py`` compares with.
 """
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import matplotlib as mpl
@@ -19,12 +18,12 @@ from assay import plots
 from assay.answers.predictive import PredictiveResult
 from assay.answers.rows import Bounds
 from assay.answers.typical import Typical
-from assay.average.coverage import CoverageResult, TARPResult
+from assay.average.coverage import CoverageResult
+from assay.average.ranks import Cells, RankStatistic
 from assay.average.sbc import SBCResult
-from assay.average.uniform import Cells, chi_square, compare, tails
 from assay.check import Check
 from assay.local.lc2st import LC2STResult, Quality
-from assay.local.pit import LPITResult
+from assay.local.levels import LevelResult
 from assay.local.score import ScoreResult
 from assay.results import Holm
 from assay.verdict import Surroundings
@@ -99,20 +98,25 @@ def copies(n, cells, h=199):
     return random(9).multinomial(n, shares, size=h).T.cumsum(0)
 
 
+def compared(positions, cells, statistic):
+    """A statistic of ranks, with its null."""
+    own, null = (statistic(b) for b in (cells.below(positions), copies(len(positions), cells)))
+    return RankStatistic(own, np.broadcast_to(null, (len(own), len(null))))
+
+
 def surprise(positions, weights):
     """The surprise of whole curves, with its null."""
-    n, cells = len(positions), Cells.of(weights)
-    return compare(cells.below(positions), copies(n, cells), tails(n, cells.sizes))
+    cells = Cells.of(weights)
+    return compared(positions, cells, cells.surprise)
 
 
 def sbc(j=2):
     positions, cells = ranks(j), Cells.of(np.ones(31, int))
-    below, null = cells.below(positions), copies(len(positions), cells)
     distance = np.broadcast_to(random(1).gamma(20, size=99), (j, 99))
     return SBCResult(
         statistic=np.linspace(0.1, 0.05, j),
         null=distance,
-        chi_square=compare(below, null, partial(chi_square, cells=cells)),
+        chi_square=compared(positions, cells, cells.chi_square),
         envelope=surprise(positions, np.ones(31, int)),
         ranks=positions,
         k=30,
@@ -130,7 +134,7 @@ def covered(j=2):
     parts = {"levels": np.array([0.5, 0.9]), "names": names, "regions": "central intervals"}
     area = {"area": np.zeros(j), "area_null": np.zeros((j, 99))}
     found = {"statistic": whole.statistic, "null": whole.null}
-    return CoverageResult(positions=positions, weights=weights, **found, **area, **parts, **WORDS)
+    return CoverageResult(ranks=positions, weights=weights, **found, **area, **parts, **WORDS)
 
 
 def tarp():
@@ -138,10 +142,11 @@ def tarp():
     whole = surprise(positions, np.ones(31, int))
     parts = {"levels": np.array([0.5, 0.9]), "names": ("TARP",), "references": np.zeros((400, 2))}
     area = {"area": np.zeros(1), "area_null": np.zeros((1, 99))}
-    return TARPResult(
+    return CoverageResult(
         statistic=whole.statistic,
         null=whole.null,
-        positions=positions,
+        ranks=positions,
+        regions="balls around references",
         weights=np.ones(31, int),
         **area,
         **parts,
@@ -155,7 +160,7 @@ def levels(j=2, h=99):
     bends = random(j).normal(scale=0.05, size=(h, j, 1))
     shape = np.sin(2 * np.pi * alphas)
     curves = alphas + np.array([0.16, *np.full(j - 1, -0.03)])[:, None] * shape
-    return LPITResult(
+    return LevelResult(
         statistic=np.array(0.02),
         null=random(1).gamma(2, 0.002, size=h),
         alphas=alphas,

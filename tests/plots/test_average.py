@@ -31,7 +31,7 @@ class TestCoverage:
         curve = result.curve()
         ideal, *lines = ax.get_lines()
         assert set(ideal.get_ydata()) == {0}
-        for line, expected in zip(lines, curve.coverage, strict=True):
+        for line, expected in zip(lines, curve.ecdf, strict=True):
             np.testing.assert_array_equal(line.get_xdata(), curve.levels)
             np.testing.assert_array_equal(line.get_ydata(), expected - curve.levels)
         band, *intervals = map(heights, ax.collections)
@@ -42,7 +42,7 @@ class TestCoverage:
         for interval, lower, upper in zip(intervals, curve.lower, curve.upper, strict=True):
             own = {round(v, 6) for v in [*(lower - curve.levels), *(upper - curve.levels)]}
             assert interval <= own
-        assert result.held in ax.get_xlabel()
+        assert result.regions in ax.get_xlabel()
         assert f"p = {result.adjusted.min():.3g}" in ax.get_title()
 
     def test_one_of_the_curves(self, result):
@@ -84,7 +84,7 @@ class TestRanks:
         np.testing.assert_array_equal(ideal.get_ydata(), [0, 1])
         for line, ecdf in zip(lines, curve.ecdf, strict=True):
             np.testing.assert_array_equal(line.get_ydata(), ecdf)
-        ends = {round(float(v), 6) for v in [*curve.lower, *curve.upper]}
+        ends = {round(float(v), 6) for v in [*curve.null_lower, *curve.null_upper]}
         assert heights(ax.collections[0]) <= ends
 
     def test_the_differences_and_their_band(self, result):
@@ -92,8 +92,8 @@ class TestRanks:
         curve = result.ecdf()
         ideal, *lines = ax.get_lines()
         assert set(ideal.get_ydata()) == {0}
-        for line, difference in zip(lines, curve.difference, strict=True):
-            np.testing.assert_array_equal(line.get_ydata(), difference)
+        for line, ecdf in zip(lines, curve.ecdf, strict=True):
+            np.testing.assert_array_equal(line.get_ydata(), ecdf - curve.levels)
         band = heights(ax.collections[0])
         assert min(band) < 0 < max(band)
 

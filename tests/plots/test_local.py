@@ -9,7 +9,6 @@ from matplotlib.colors import to_rgba
 
 import assay
 from assay import plots
-from assay.local.levels import Levels
 from assay.plots._style import CURVE
 from tests.plots.cases import levels, local, many, quality
 
@@ -130,9 +129,8 @@ class TestLevels:
         assert (result.null_curves <= bands.envelope_upper).mean() > 0.95
 
     def test_a_single_curve(self, gaussian):
-        latents = gaussian().latents(100)
-        test = assay.lhpd(Levels(torch.rand(100), latents.x), null=19)
-        assert len(plots.levels(test(assay.Draws(latents.x[0]))).get_lines()) == 2
+        test = assay.lhpd(gaussian().calibration(100, k=9), lambda theta, x: theta[:, 0], null=19)
+        assert len(plots.levels(test(torch.zeros(2))).get_lines()) == 2
 
     def test_one_observation_at_a_time(self, gaussian):
         x_o = assay.Draws([[0.0, 0.0], [1.0, 1.0]])

@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from .._support.inputs import check_kind, check_names
-from ..average.coverage import CoverageCurve, CoverageResult
+from ..average.coverage import CoverageResult
+from ..average.ranks import RankCurve
 from ..average.sbc import SBCResult
 from ..data.calibration import Calibration
 from ..results import holm
@@ -30,16 +31,17 @@ def coverage(result: CoverageResult, ax: Axes | None = None, alpha: float = 0.05
     curve, or the three farthest from zero, has pointwise intervals, of Clopper and Pearson for
     regions and of the bootstrap for TARP. The band around zero holds a whole curve if q is right.
     """
-    check_kind("result", result, "that of coverage or tarp", "positions", "curve")
+    check_kind("result", result, "that of coverage or tarp", "regions", "curve")
     curve = result.curve(alpha)
     ax = axes(ax, 2.7, legend_lines(result.names, 3))
     band = (curve.null_lower - curve.levels, curve.null_upper - curve.levels)
     _null_band(ax, curve.levels, *band, alpha)
     ax.axhline(0, label="if q = p", **DASHED)
     _intervals(ax, curve)
-    difference = curve.coverage - curve.levels
+    difference = curve.ecdf - curve.levels
     curves(ax, curve.levels, difference, result.names, np.zeros_like(curve.levels))
-    ax.set(xlim=(0, 1), xlabel=f"level of {result.held}", ylabel="share of truths inside − level")
+    ax.set(xlim=(0, 1), xlabel=f"level of {result.regions}")
+    ax.set(ylabel="share of truths inside − level")
     return legend(ax, title=smallest_pvalue(result.adjusted, result.names))
 
 
@@ -51,11 +53,11 @@ def _null_band(
     ax.fill_between(levels, lower, upper, color=ENVELOPE, lw=0, label=label)
 
 
-def _intervals(ax: Axes, curve: CoverageCurve) -> None:
+def _intervals(ax: Axes, curve: RankCurve) -> None:
     """Draws intervals of the farthest curves in the colours of these."""
-    styles = curve_styles(curve.coverage, curve.levels)
-    chosen = farthest(curve.coverage, curve.levels, MOST_INTERVALS)
-    which = "each level" if len(chosen) == len(curve.coverage) else "farthest curves"
+    styles = curve_styles(curve.ecdf, curve.levels)
+    chosen = farthest(curve.ecdf, curve.levels, MOST_INTERVALS)
+    which = "each level" if len(chosen) == len(curve.ecdf) else "farthest curves"
     for i, j in enumerate(chosen):
         label = None if i else f"{percent(curve.alpha)} interval, {which}"
         ends = (curve.lower[j] - curve.levels, curve.upper[j] - curve.levels)
@@ -92,7 +94,7 @@ def rank_ecdf(result: SBCResult, ax: Axes | None = None, alpha: float = 0.05) ->
     """Draws the distribution functions of all ranks, with a simultaneous null band."""
     check_kind("result", result, "that of sbc", "ranks", "ecdf")
     ax, curve = axes(ax, 3.65, legend_lines(result.names, 2)), result.ecdf(alpha)
-    _null_band(ax, curve.levels, curve.lower, curve.upper, alpha)
+    _null_band(ax, curve.levels, curve.null_lower, curve.null_upper, alpha)
     ax.plot([0, 1], [0, 1], label="if q = p", **DASHED)
     curves(ax, curve.levels, curve.ecdf, result.names, curve.levels)
     title = smallest_pvalue(holm(result.envelope.pvalue), result.names)
@@ -107,9 +109,10 @@ def rank_difference(result: SBCResult, ax: Axes | None = None, alpha: float = 0.
     """
     check_kind("result", result, "that of sbc", "ranks", "ecdf")
     ax, curve = axes(ax, 2.7, legend_lines(result.names, 2)), result.ecdf(alpha)
-    _null_band(ax, curve.levels, curve.difference_lower, curve.difference_upper, alpha)
+    band = (curve.null_lower - curve.levels, curve.null_upper - curve.levels)
+    _null_band(ax, curve.levels, *band, alpha)
     ax.axhline(0, label="if q = p", **DASHED)
-    curves(ax, curve.levels, curve.difference, result.names, np.zeros_like(curve.levels))
+    curves(ax, curve.levels, curve.ecdf - curve.levels, result.names, np.zeros_like(curve.levels))
     ax.set(xlim=(0, 1), xlabel="level of the rank", ylabel="share of truths below − level")
     return legend(ax, title=smallest_pvalue(holm(result.envelope.pvalue), result.names))
 

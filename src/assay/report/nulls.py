@@ -74,8 +74,10 @@ def average_figures(check: Verdict) -> dict[str, Figure]:
 def ranks(result: SBCResult, alpha: float) -> Figure:
     """The distribution functions of ranks less the diagonal, with a simultaneous band."""
     curve = result.ecdf(alpha)
-    band = null_band(curve.levels, curve.difference_lower, curve.difference_upper, alpha)
-    lines = curves(curve.levels, curve.difference, result.names, np.zeros_like(curve.levels))
+    limits = (curve.null_lower - curve.levels, curve.null_upper - curve.levels)
+    band = null_band(curve.levels, *limits, alpha)
+    difference = curve.ecdf - curve.levels
+    lines = curves(curve.levels, difference, result.names, np.zeros_like(curve.levels))
     axes = axis("level of the rank", (0, 1)), axis("share below − level")
     ends = {"x0": 0, "x1": 1, "xref": "paper", "y0": 0.0, "y1": 0.0}
     zero = {"type": "line", **ends, "line": DASHED}
@@ -90,12 +92,12 @@ def covered(result: CoverageResult, alpha: float) -> Figure:
     """Expected coverage against the level, with its null band."""
     curve = result.curve(alpha)
     band = null_band(curve.levels, curve.null_lower, curve.null_upper, alpha)
-    lines = curves(curve.levels, curve.coverage, result.names, curve.levels)
-    axes = axis(f"level of {result.held}", (0, 1)), axis("share inside", (0, 1.01))
+    lines = curves(curve.levels, curve.ecdf, result.names, curve.levels)
+    axes = axis(f"level of {result.regions}", (0, 1)), axis("share inside", (0, 1.01))
     return Figure(
         (band, ideal([0, 1], [0, 1]), *lines),
         layout(*axes) | {"height": HEIGHT},
-        f"Expected coverage of {result.held}, {_pvalues(result)}.",
+        f"Expected coverage of {result.regions}, {_pvalues(result)}.",
     )
 
 
