@@ -96,10 +96,10 @@ def overall(setting: Setting, k: int) -> Found:
     return {
         "names": [*NAMES, "HPD"],
         "levels": _numbers(lines.levels),
-        "curves": [_numbers(line) for line in (*lines.ecdf, *whole.coverage)],
+        "curves": [_numbers(line) for line in (*lines.ecdf, *whole.ecdf)],
         "lower": _numbers(whole.null_lower),
         "upper": _numbers(whole.null_upper),
-        "distance": _numbers(_distances(np.r_[lines.ecdf, whole.coverage], lines.levels)),
+        "distance": _numbers(_distances(np.r_[lines.ecdf, whole.ecdf], lines.levels)),
         "pvalue": _numbers([*ranks.pvalue, *inside.pvalue]),
         "said": [ranks.sentence, inside.sentence],
     }

@@ -16,7 +16,6 @@ from torch import Tensor
 
 import assay
 from assay._support.random import stream
-from assay.local.levels import Levels
 
 from .authors import printed_rate
 from .fig2 import ALPHA, FIXED_CAL, FIXED_TRAIN, N_CAL, N_TRAIN, cells_of, rates, told
@@ -91,8 +90,8 @@ def _truths(
 def _levels(q: Flow, theta: Tensor, x: Tensor, job: Job) -> Any:
     """HPD levels (n,)."""
     drawn = q.sample_each(x, job["draws"], stream(job["run"], "draws", job["cal"]))
-    levels = Levels.hpd(assay.Calibration(theta, x, drawn), q.log_prob)
-    return levels.u[:, 0].double().numpy()
+    levels = assay.lhpd(assay.Calibration(theta, x, drawn), q.log_prob).levels
+    return levels.theta[:, 0].double().numpy()
 
 
 def _plain(statistic: Any, pvalue: Any) -> dict[str, list[float]]:

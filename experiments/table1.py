@@ -26,7 +26,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.local.levels import Levels
+import assay
+from assay import Calibration
 
 from . import published
 from .authors import published_numbers
@@ -189,20 +190,20 @@ def _sklearn(test: Test) -> Times:
 
 def _lhpd(setting: Ready, nulls: int) -> tuple[float, float]:
     """The published local HPD: levels are made once, whatever the number of nulls."""
-    levels: list[Levels] = []
+    levels: list[Calibration] = []
     timed = min(setting.level_timed, setting.level_draws)
-    sets = setting.sets(timed)
+    sets, log_q = setting.sets(timed), setting.flow.log_prob
     # As if all draws had been made.
     setting.spent.append(sum(setting.spent) * (setting.level_draws / timed - 1))
-    made = setting.seconds(lambda: levels.append(Levels.hpd(sets, setting.flow.log_prob)))
+    made = setting.seconds(lambda: levels.append(assay.lhpd(sets, log_q).levels))
     made *= setting.level_draws / timed
     one = setting.seconds(lambda: _level_networks(levels[0], setting.x_o))
     return made + one, made + one * (1 + nulls)
 
 
-def _level_networks(levels: Levels, x_o: Tensor) -> None:
+def _level_networks(levels: Calibration, x_o: Tensor) -> None:
     """One network for each level that has truths on both sides."""
-    x, u = levels.x.cpu().numpy(), levels.u[:, 0].cpu().numpy()
+    x, u = levels.x.cpu().numpy(), levels.theta[:, 0].cpu().numpy()
     curves([u], x, x_o.numpy(), [grid(u)], Sklearn(LEVELS))
 
 

@@ -12,7 +12,6 @@ import assay
 import assay.cli
 from assay import MLP, FreePermutation, KnownBase, LocalExchange, Sklearn
 from assay.io import FORMAT, _digest_of
-from assay.local.levels import Levels
 from tests.conftest import Gaussian
 
 X_O = torch.tensor([[0.5, -0.5], [1.0, 1.0]])
@@ -73,7 +72,7 @@ SAVED = {
     "bounds": lambda: assay.bounds(SETS, X_O),
     "typical": lambda: assay.typical(SETS.x, X_O),
     "local PITs": lambda: assay.lpit(SETS, null=9),
-    "local HPD": lambda: assay.lhpd(Levels(torch.rand(60), SETS.x[:60]), null=9)(X_O[0]),
+    "local HPD": lambda: assay.lhpd(SETS, lambda theta, x: -(theta[:, 0] ** 2), null=9)(X_O[0]),
     "SBC": lambda: assay.sbc(SETS, null=99),
     "coverage": lambda: assay.coverage(SETS, null=99),
     "TARP": lambda: assay.tarp(SETS, null=99),

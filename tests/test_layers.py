@@ -48,7 +48,7 @@ LOADED = """
     adapters.functions
     data.calibration data.draw data.guards data.observed data.posterior data.prepare data.proposal
     data.simulate data.tables
-    nulls average.uniform
+    nulls
     local.features local.score average.coverage average.ranks average.sbc
     answers.bounds answers.predictive answers.rows answers.typical
     classifiers.base classifiers.mlp

@@ -28,8 +28,8 @@ _NAMES = {
     "Sklearn": "classifiers.sklearn",
     "score": "local.score",
     "lc2st": "local.lc2st",
-    "lhpd": "local.hpd",
-    "lpit": "local.pit",
+    "lhpd": "local.levels",
+    "lpit": "local.levels",
     "sbc": "average.sbc",
     "coverage": "average.coverage",
     "tarp": "average.coverage",
@@ -65,9 +65,9 @@ if TYPE_CHECKING:
     from .data.simulate import zoom as zoom
     from .io import load as load
     from .io import save as save
-    from .local.hpd import lhpd as lhpd
     from .local.lc2st import lc2st as lc2st
-    from .local.pit import lpit as lpit
+    from .local.levels import lhpd as lhpd
+    from .local.levels import lpit as lpit
     from .local.score import score as score
     from .neighbourhood import Distance as Distance
     from .neighbourhood import Nearest as Nearest

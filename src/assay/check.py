@@ -31,8 +31,8 @@ from .answers.bounds import bounds
 from .answers.predictive import rank_among
 from .answers.typical import typical
 from .average.coverage import coverage, tarp
+from .average.ranks import UniformRanks
 from .average.sbc import sbc
-from .average.uniform import UniformRanks
 from .classifiers.base import Classifier
 from .classifiers.mlp import MLP
 from .data.draw import Drawing, Draws

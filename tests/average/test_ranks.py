@@ -5,82 +5,49 @@ import torch
 
 from assay import Calibration
 from assay._support.random import stream
-from assay.average.ranks import (
-    RowStream,
-    Values,
-    count_below,
-    evaluate,
-    levels_of,
-    log_densities,
-    rank,
-)
-from experiments.tasks import task
-
-
-def first(theta, x):
-    return theta[:, 0]
+from assay.average.ranks import Cells, Sets, UniformRanks, Values, uniform_counts
 
 
 def log_density(posterior):
     return lambda theta, x: -posterior.theta_to_base(theta, x).square().sum(1) / 2
 
 
-def ranks_of(calibration, quantities=None, seed=0):
-    return rank(calibration, evaluate(calibration, quantities), seed)
-
-
-def densities(calibration, log_q):
-    """The log-densities as they are, of true parameters and of draws, without any check."""
-    return evaluate(calibration, {"log_q": log_q})["log_q"]
+def ranks_of(calibration, quantity=None, seed=0):
+    """Ranks of a quantity, or of every parameter."""
+    sets = Sets.of(calibration, seed)
+    return sets.rank({"f": sets.evaluate("f", quantity)} if quantity else sets.parameters())
 
 
 class TestRanks:
     def test_against_a_loop(self, gaussian):
         calibration = gaussian().calibration(40, k=7)
-        values = evaluate(calibration)
-        assert tuple(values) == ("theta[0]", "theta[1]")
-        ranks = rank(calibration, values, 0)
+        assert tuple(Sets.of(calibration, 0).parameters()) == ("theta[0]", "theta[1]")
+        ranks = ranks_of(calibration)
         for i in range(40):
             for j in range(2):
                 draws = calibration.theta_q[i, :, j].tolist()
                 truth = float(calibration.theta[i, j])
                 assert ranks[i, j] == sum(draw < truth for draw in draws)
 
-    def test_parameters_are_ranked_alike_as_values_and_as_functions(self, gaussian):
-        calibration = gaussian().calibration(60, k=5)
-        second = Values(calibration.theta[:, 1], calibration.theta_q[..., 1])
-        ranks = ranks_of(calibration, {"a": first, "b": second})
-        np.testing.assert_array_equal(ranks, ranks_of(calibration))
-
-    def test_a_function_sees_matching_rows(self, gaussian):
-        calibration = gaussian().calibration(30, k=6)
-        ranks = ranks_of(calibration, {"f": lambda theta, x: (theta * x).sum(1)})
-        both = (calibration.theta_q * calibration.x[:, None]).sum(2)
-        truth = (calibration.theta * calibration.x).sum(1, keepdim=True)
-        np.testing.assert_array_equal(ranks[:, 0], (both < truth).sum(1))
-
-    def test_pieces_do_not_matter(self, gaussian, monkeypatch):
-        calibration = gaussian().calibration(50, k=6)
-        whole = ranks_of(calibration, {"f": first})
+    def test_values_and_functions_of_matching_rows_in_pieces(self, gaussian, monkeypatch):
+        given = gaussian().calibration(50, k=6)
+        whole = ranks_of(given, lambda theta, x: (theta * x).sum(1))
+        both = (given.members * given.x[:, None]).sum(2)
+        assert np.array_equal(whole[:, 0], (both[:, 1:] < both[:, :1]).sum(1))
+        assert np.array_equal(ranks_of(given, Values(both[:, 0], both[:, 1:])), whole)
+        moved = Calibration(5 * given.theta, 5 * given.x, 5 * given.theta_q)
         monkeypatch.setattr("assay.average.ranks.PIECE", 20)
-        monkeypatch.setattr("assay.average.ranks.ROWS", 20)
-        np.testing.assert_array_equal(ranks_of(calibration, {"f": first}), whole)
+        assert np.array_equal(ranks_of(moved, lambda theta, x: (theta * x).sum(1)), whole)
 
-    def test_infinite_values_have_ranks(self):
-        truth = torch.tensor([torch.inf, -torch.inf, 1.0])
-        draws = torch.tensor([[torch.inf, 0, 1], [0, 1, 2], [-torch.inf, 2, torch.inf]])
-        np.testing.assert_array_equal(count_below(truth, draws), [[2, 0, 1], [1, 0, 0]])
-
-    def test_levels_are_uniform(self, gaussian):
-        ranks = ranks_of(gaussian().calibration(1000, k=3))
-        levels = levels_of(ranks, 3, 0)
-        assert (np.floor(levels * 4) == ranks).all()
-        assert min(scipy.stats.kstest(column, "uniform").pvalue for column in levels.T) > 1e-3
-
-    def test_units_do_not_matter(self, gaussian):
-        given = gaussian().calibration(80, k=9)
-        moved = Calibration(5 * given.theta + 3, 5 * given.x + 3, 5 * given.theta_q + 3)
-        np.testing.assert_array_equal(ranks_of(given), ranks_of(moved))
+    def test_infinite_values_have_ranks(self, gaussian):
+        """Ties among infinities are broken by chance, too."""
+        calibration, inf = gaussian().calibration(90, k=3), torch.inf
+        truth = torch.tensor([inf, -inf, 1.0]).repeat(30)
+        draws = torch.tensor([[inf, 0, 1], [-inf, 1, 2], [-inf, 2, inf]]).repeat(30, 1)
+        ranks = ranks_of(calibration, Values(truth, draws))[:, 0]
+        assert set(ranks[::3]) == {2, 3}
+        assert set(ranks[1::3]) == {0, 1}
+        assert set(ranks[2::3]) == {1}
 
 
 class TestTies:
@@ -95,82 +62,48 @@ class TestTies:
         counts = np.bincount(ranks_of(self.calibration())[:, 0], minlength=7)
         assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
-    def test_they_stay_within_the_tie(self):
-        calibration = self.calibration()
-        ranks = ranks_of(calibration)[:, 0]
-        draws, truth = calibration.theta_q[..., 0], calibration.theta
-        assert (ranks >= (draws < truth).sum(1).numpy()).all()
-        assert (ranks <= (draws <= truth).sum(1).numpy()).all()
-
-    def test_the_order_of_rows_does_not_matter(self):
-        calibration = self.calibration(200)
+    @pytest.mark.parametrize("constant", [0, 5])
+    def test_the_order_of_rows_does_not_matter(self, constant):
+        """Whether or not constant features come first."""
+        given = self.calibration(200)
+        features = torch.cat([torch.zeros(200, constant), given.x], 1)
+        calibration = Calibration(given.theta, features, given.theta_q)
         order = np.random.default_rng(0).permutation(200)
         before, after = (ranks_of(c, seed=3) for c in (calibration, calibration.subset(order)))
         np.testing.assert_array_equal(before[order], after)
-
-    def test_the_order_of_rows_where_constant_features_come_first(self):
-        theta, x = torch.randn(2, 100, 2, generator=stream(0, "constant"))
-        features = torch.cat([torch.zeros(100, 5), x], 1)
-        draws = torch.randn(100, 9, 2, generator=stream(1, "constant")).round()
-        calibration = Calibration(theta.round(), features, draws)
-        order = torch.randperm(100, generator=stream(2, "constant"))
-        one, two = (ranks_of(c) for c in (calibration, calibration.subset(order)))
-        np.testing.assert_array_equal(one[order], two)
-
-    def test_the_seed_breaks_them(self):
-        first, again, other = (ranks_of(self.calibration(), seed=s) for s in (0, 0, 1))
-        np.testing.assert_array_equal(first, again)
-        assert not np.array_equal(first, other)
-
-    def test_a_quantity_that_is_constant_everywhere(self, gaussian):
-        calibration = gaussian().calibration(20, k=4)
-        with pytest.raises(ValueError, match="f: expected a quantity that varies .* a constant"):
-            ranks_of(calibration, {"f": lambda theta, x: theta[:, 0] * 0})
+        assert not np.array_equal(before, ranks_of(calibration, seed=4))
 
 
-class TestChance:
-    def test_it_follows_x_not_rows(self, gaussian):
-        calibration = gaussian().calibration(100)
-        order = np.random.default_rng(0).permutation(100)
-        before, after = RowStream.of(calibration, 0), RowStream.of(calibration.subset(order), 0)
-        assert before.seed == after.seed
-        assert torch.equal(before.uniform("a")[order], after.uniform("a"))
+@pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.parametrize("constant", [False, True])
+def test_other_data_are_another_seed(gaussian, m, constant):
+    """Another x; where x is constant, other members."""
+    given = [gaussian(m=m).calibration(50, k=4, seed=s) for s in range(5)]
+    if constant:
+        given = [Calibration(c.theta, torch.ones(50, 2), c.theta_q) for c in given]
+    assert len({Sets.of(c, 0).seed for c in given}) == 5
 
-    @pytest.mark.parametrize("m", [1, 2])
-    def test_another_x_is_another_seed(self, gaussian, m):
-        seeds = {RowStream.of(gaussian(m=m).calibration(50, seed=s), 0).seed for s in range(5)}
-        assert len(seeds) == 5
 
-    def test_where_x_is_constant_members_choose_the_seed(self, gaussian):
-        given = [gaussian().calibration(50, k=4, seed=s) for s in range(5)]
-        constant = [Calibration(c.theta, torch.ones(50, 2), c.theta_q) for c in given]
-        assert len({RowStream.of(c, 0).seed for c in constant}) == 5
+def evaluated(quantity, k=3):
+    return lambda g: Sets.of(g().calibration(20, k), 0).evaluate("f", quantity)
 
 
 BAD = {
-    "latents": (lambda g: ranks_of(g().latents(20)), "calibration: .* got latents"),
-    "a single draw": (lambda g: ranks_of(g().calibration(20)), "theta_q: .* got 1"),
-    "not a mapping": (lambda g: ranks_of(g().calibration(20, 3), [first]), "quantities: "),
-    "nothing": (lambda g: ranks_of(g().calibration(20, 3), {}), "quantities: "),
-    "not a function": (
-        lambda g: ranks_of(g().calibration(20, 3), {"f": 3}),
-        "f: expected a function of theta and x",
-    ),
-    "another shape": (
-        lambda g: ranks_of(g().calibration(20, 3), {"f": lambda theta, x: theta}),
-        r"f: expected a function that maps .* got \(80, 2\)",
-    ),
+    "an array": (lambda g: Sets.of(torch.zeros(5, 2), 0), "calibration: expected a Calibration"),
+    "latents": (lambda g: Sets.of(g().latents(20), 0), "calibration: .* got latents"),
+    "a single draw": (lambda g: Sets.of(g().calibration(20), 0), "theta_q: .* got 1"),
+    "not a function": (evaluated(3), "f: expected a function of theta and x"),
+    "another shape": (evaluated(lambda theta, x: theta), r"f: expected a function .* \(80, 2\)"),
     "values of another size": (
-        lambda g: ranks_of(
-            g().calibration(20, 3), {"f": Values(torch.rand(20), torch.rand(20, 4))}
-        ),
+        evaluated(Values(torch.rand(20), torch.rand(20, 4))),
         r"f: expected values at \(20, 3\) draws",
     ),
-    "not a number": (
-        lambda g: ranks_of(g().calibration(20, 3), {"f": lambda t, x: t[:, 0] * torch.nan}),
-        "f: expected finite numbers; got NaN",
+    "values without rows": (evaluated(Values(torch.rand(3), torch.rand(3))), "f: expected values"),
+    "not a number": (evaluated(lambda t, x: t[:, 0] * torch.nan), "f: .* finite .* got NaN"),
+    "a constant": (
+        lambda g: ranks_of(g().calibration(20, 3), lambda t, x: t[:, 0] * 0),
+        "f: .* that varies .* a constant",
     ),
-    "values without rows": (lambda g: Values(torch.rand(3), torch.rand(3)), "values: expected"),
 }
 
 
@@ -180,98 +113,161 @@ def test_bad_input(gaussian, call, message):
         call(gaussian)
 
 
-def of_task(name, n, k):
-    """A right posterior of a task, and its log-density."""
-    of, generator = task(name), stream(0, "densities", name)
-    theta, x = of.joint(n, generator)
-    calibration = Calibration(theta, x, of.draws(x, k, generator))
-    return calibration, lambda theta, x: of.log_posterior(theta.double(), x.double())
+def plain(k):
+    return Cells.of(np.ones(k + 1, int))
 
 
-def of_gaussian(posterior, n, k):
-    return posterior.calibration(n, k), log_density(posterior)
+def draw(n, k, copies, seed=0):
+    """Ranks (n, copies), independent of the library's own null."""
+    return np.random.default_rng(seed).integers(0, k + 1, (n, copies))
 
 
-@pytest.fixture(params=["two_moons", "gaussian_mixture", "gaussian_linear_uniform", 1, 2, 10])
-def right(request, gaussian):
-    """Calibrations with their right densities, of tasks and of Gaussians."""
-    if isinstance(request.param, str):
-        return of_task(request.param, 200, 100)
-    return of_gaussian(gaussian(m=request.param), 200, 100)
+class TestCells:
+    @pytest.mark.parametrize("k", [1, 59, 60, 61, 250, 5000, 10**5])
+    def test_they_cut_all_ranks(self, k):
+        cells = plain(k)
+        assert len(cells.sizes) == min(k + 1, 60)
+        assert sum(cells.sizes) == k + 1
+        assert cells.sizes[0] == cells.sizes[-1] == min(cells.sizes) == 1
+        assert max(cells.sizes) <= 1 + 2 * k / 60
+        np.testing.assert_allclose(cells.edges, k + 1 - cells.edges[::-1], atol=1)
+        assert (cells.levels[0], cells.levels[-1]) == (0, 1)
+        np.testing.assert_allclose(np.diff(cells.levels), np.array(cells.sizes) / (k + 1))
+
+    @pytest.mark.parametrize(("n", "k", "count"), [(30, 100, 2), (200, 100, 10), (9999, 100, 20)])
+    def test_the_number_of_bins(self, n, k, count):
+        starts = plain(k).bins(n)
+        assert len(starts) == count + 1
+        np.testing.assert_allclose(np.diff(plain(k).levels[starts]), 1 / count, atol=3 / k)
+        np.testing.assert_array_equal(plain(2).bins(1000), [0, 1, 2, 3])
 
 
-class TestDensities:
-    def test_right_ones_pass(self, right):
-        log_densities(*right)
+class TestNull:
+    @pytest.mark.parametrize(("n", "k"), [(7, 3), (50, 9), (400, 250)])
+    def test_counts_are_multinomial(self, n, k):
+        """Laws of single cells by chi-square at 0.001, and covariances within five errors."""
+        cells, copies = plain(k), 20_000
+        shares = np.diff(cells.levels)
+        below = uniform_counts(n, cells.sizes, copies, seed=3)
+        counts = np.diff(below, axis=0, prepend=0)
+        assert counts.min() >= 0
+        assert (below[-1] == n).all()
+        for g in {0, len(shares) // 2, len(shares) - 1}:
+            expected = copies * scipy.stats.binom(n, shares[g]).pmf(np.arange(n + 1))
+            common = expected > 5
+            found = np.bincount(counts[g], minlength=n + 1)
+            rest = found[~common].sum(), expected[~common].sum()
+            test = scipy.stats.chisquare([*found[common], rest[0]], [*expected[common], rest[1]])
+            assert test.pvalue > 1e-3
+        exact = n * (np.diag(shares) - np.outer(shares, shares))
+        assert np.abs(np.cov(counts) - exact).max() < 5 * np.sqrt(2 / copies) * exact.max()
 
-    @pytest.mark.parametrize("k", [12, 20, 40])
-    @pytest.mark.parametrize("name", ["two_moons", "gaussian_mixture", "gaussian_linear_uniform"])
-    def test_right_ones_pass_with_few_draws(self, name, k):
-        log_densities(*of_task(name, 200, k))
+    def test_enough_copies(self):
+        """Twenty for each quantity at level 0.05, but not fewer than usual."""
+        assert UniformRanks.enough(5) == UniformRanks(999)
+        assert UniformRanks.enough(201) == UniformRanks(4019)
+        assert UniformRanks.enough(201, 0.1) == UniformRanks(2009)
+        with pytest.raises(ValueError, match="n: expected at least 1"):
+            UniformRanks(0)
 
-    @pytest.mark.slow
-    def test_slcp(self):
-        """Four modes and a crest, with few sets."""
-        calibration, log_q = of_task("slcp", 25, 100)
-        true, draws = log_densities(calibration, log_q)
-        with pytest.raises(ValueError, match="log_q: expected the density of the q that made"):
-            log_densities(calibration, Values(true, -draws))
 
-    @pytest.mark.parametrize("roll", [0, 1])
-    def test_shuffled_rows_or_draws(self, right, roll):
-        true, draws = densities(*right)
-        with pytest.raises(ValueError, match="log_q: .* rows in another order"):
-            log_densities(right[0], Values(true, draws.roll(1, roll)))
+class TestStatistics:
+    @pytest.mark.parametrize("k", [1, 9, 60])
+    def test_ks_against_its_definition(self, k):
+        ranks, cells = draw(80, k, 4), plain(k)
+        for column, value in zip(ranks.T, cells.ks(cells.below(ranks)), strict=True):
+            steps = [abs((column <= r).mean() - (r + 1) / (k + 1)) for r in range(k + 1)]
+            assert value == pytest.approx(max(steps))
 
-    def test_densities_at_another_x_or_of_the_opposite_sign(self, right):
-        calibration, log_q = right
-        moved = Calibration(calibration.theta, calibration.x.roll(1, 0), calibration.theta_q)
-        for given, density in ((moved, log_q), (calibration, lambda t, x: -log_q(t, x))):
-            with pytest.raises(ValueError, match="log_q: expected the density of the q that made"):
-                log_densities(given, density)
+    def test_chi_square_against_scipy(self):
+        """Nine ranks in cells of their own, 130 counts: four bins of two or three ranks."""
+        ranks, cells = draw(130, 8, 6), plain(8)
+        starts = cells.bins(130)
+        assert len(starts) == 5
+        for column, value in zip(ranks.T, cells.chi_square(cells.below(ranks)), strict=True):
+            counts = np.histogram(column, starts - 0.5)[0]
+            expected = 130 * np.diff(starts) / 9
+            assert value == pytest.approx(scipy.stats.chisquare(counts, expected).statistic)
 
-    def test_thin_posteriors_are_not_refused(self):
-        """On a ring of width 0.001 neighbours see one dimension only, and nothing is refused."""
-        generator = stream(0, "ring")
-        angle = 3 * torch.rand(200, 51, generator=generator)
-        noise = torch.randn(200, 51, generator=generator)
-        radius = 1 + 1e-3 * noise
-        members = torch.stack([radius * angle.cos(), radius * angle.sin()], 2)
-        calibration = Calibration(members[:, 0], torch.randn(200, 1), members[:, 1:])
-        log_q = -noise.square() / 2
-        log_densities(calibration, Values(log_q[:, 0], log_q[:, 1:]))
+    def test_surprise_against_scipy(self):
+        n, k = 40, 12
+        ranks, cells = draw(n, k, 20), plain(k)
+        for column, value in zip(ranks.T, cells.surprise(cells.below(ranks)), strict=True):
+            gamma = 1.0
+            for r in range(k):
+                law, count = scipy.stats.binom(n, (r + 1) / (k + 1)), (column <= r).sum()
+                gamma = min(gamma, 2 * law.cdf(count), 2 * law.sf(count - 1))
+            assert value == pytest.approx(-np.log(gamma))
 
-    def test_strong_correlations(self, gaussian):
-        calibration = gaussian().calibration(200, 50)
-        mix = torch.tensor([[1.0, 1.0], [0.0, 1e-3]])
-        thin = Calibration(calibration.theta @ mix, calibration.x, calibration.theta_q @ mix)
-        true, draws = densities(calibration, log_density(gaussian()))
-        log_densities(thin, Values(true, draws))
-        with pytest.raises(ValueError, match="log_q: .* rows in another order"):
-            log_densities(thin, Values(true, draws.roll(1, 0)))
+    @pytest.mark.parametrize("n", [10, 10_000])
+    def test_ranks_far_from_uniform_have_a_finite_surprise(self, n):
+        cells = plain(500)
+        surprise = cells.surprise(cells.below(np.zeros((n, 1), int)))
+        assert np.isfinite(surprise).all()
+        assert surprise[0] > cells.surprise(uniform_counts(n, cells.sizes, 99, 0)).max()
 
-    def test_what_is_not_refused(self, gaussian):
-        """A constant for each x, a flat density, and draws that are there several times."""
-        posterior, log_q = gaussian(), log_density(gaussian())
-        calibration = posterior.calibration(200, 50)
-        log_densities(calibration, lambda theta, x: log_q(theta, x) + 100 * x[:, 0])
-        members = torch.rand(200, 51, 2, generator=stream(0, "flat"))
-        flat = Calibration(members[:, 0], members[:, 0], members[:, 1:])
-        log_densities(flat, lambda theta, x: theta[:, 0] * 0)
-        repeated = calibration.theta_q[:, :10].repeat(1, 4, 1)
-        log_densities(Calibration(calibration.theta, calibration.x, repeated), log_q)
 
-    def test_zero_and_infinity(self, gaussian):
-        calibration, log_q = gaussian().calibration(50, 8), log_density(gaussian())
+def exact_coverage(n, cells, lower, upper):
+    """P(all counts below edges stay within bounds), by a recursion over the edges.
 
-        def truncated(theta, x):
-            return torch.where(theta[:, 0] > 1, -torch.inf, log_q(theta, x))
+    Given c of n ranks below one edge, the number below the next is c plus a binomial number of
+    the n - c others, with the share of the next cell among what is left.
+    """
+    law = np.zeros(n + 1)
+    law[0] = 1
+    levels = cells.levels
+    for i in range(1, len(levels) - 1):
+        share = (levels[i] - levels[i - 1]) / (1 - levels[i - 1])
+        moved = np.zeros(n + 1)
+        for c in np.flatnonzero(law):
+            moved[c:] += law[c] * scipy.stats.binom.pmf(np.arange(n - c + 1), n - c, share)
+        outside = (np.arange(n + 1) < lower[i]) | (np.arange(n + 1) > upper[i])
+        law = np.where(outside, 0, moved)
+    return law.sum()
 
-        with pytest.raises(ValueError, match="positive at every draw; got zero at .* Truncate"):
-            log_densities(calibration, truncated)
-        with pytest.raises(ValueError, match="log_q: expected numbers below infinity"):
-            log_densities(calibration, lambda theta, x: theta[:, 0] + torch.inf)
-        # Zero at a true parameter is allowed.
-        true, draws = densities(calibration, log_q)
-        true = torch.where(torch.arange(50) == 3, -torch.inf, true)
-        assert log_densities(calibration, Values(true, draws))[0][3] == -torch.inf
+
+def null_of(n, cells, copies=19_999, seed=1):
+    return cells.surprise(uniform_counts(n, cells.sizes, copies, seed))
+
+
+class TestBands:
+    @pytest.mark.parametrize(("n", "k"), [(30, 9), (60, 30), (25, 200)])
+    @pytest.mark.parametrize("alpha", [0.05, 0.2])
+    def test_joint_coverage_is_exact(self, n, k, alpha):
+        """Against the recursion, for a band tuned on 20 000 copies.
+
+        Counts are whole, so the coverage may exceed its target by a step, never fall short by more
+        than the Monte-Carlo error of the tuning.
+        """
+        cells, error = plain(k), 4 * np.sqrt(alpha * (1 - alpha) / 20_000)
+        null = null_of(n, cells)
+        edge = np.sort(null)[-int(alpha * 20_000 + 1e-9)]
+        narrower = np.full_like(null, max(value for value in null if value < edge - 1e-9))
+        wide, narrow = (cells.curve(draw(n, k, 1), v, alpha) for v in (null, narrower))
+        wide, narrow = (
+            exact_coverage(n, cells, *(np.rint(n * ends) for ends in (c.null_lower, c.null_upper)))
+            for c in (wide, narrow)
+        )
+        assert wide > 1 - alpha - error
+        assert narrow < 1 - alpha + error
+
+    def test_a_curve_leaves_the_band_if_and_only_if_it_is_rejected(self):
+        cells, alpha, ranks = plain(12), 0.1, draw(40, 12, 300, seed=7)
+        (test,) = cells.compare(ranks, UniformRanks(199), 0, cells.surprise)
+        curve = cells.curve(ranks, test.null[0], alpha)
+        out = ((curve.ecdf < curve.null_lower) | (curve.ecdf > curve.null_upper)).any(1)
+        np.testing.assert_array_equal(out, test.pvalue <= alpha)
+        assert 0 < out.sum() < 100
+        assert (curve.null_lower <= curve.levels).all()
+        assert (curve.null_upper >= curve.levels).all()
+
+    def test_both_sides_count_alike(self):
+        """Ranks and the same ranks counted from the other end are as far from uniform."""
+        ranks, cells = draw(40, 12, 200, seed=3), plain(12)
+        here, there = (cells.surprise(cells.below(r)) for r in (ranks, 12 - ranks))
+        np.testing.assert_allclose(here, there)
+
+    @pytest.mark.parametrize("alpha", [0, 0.001, 1, 2, float("nan"), "a"])
+    def test_bad_levels(self, alpha):
+        with pytest.raises((ValueError, TypeError), match="alpha: expected"):
+            plain(9).curve(draw(50, 9, 1), null_of(50, plain(9), 99), alpha)

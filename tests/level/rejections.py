@@ -18,7 +18,7 @@ from assay._support.random import stream
 from assay.answers.predictive import rank_among
 from assay.classifiers.base import Classifier
 from assay.classifiers.features import Joint
-from assay.results import holm
+from assay.results import clopper_pearson, holm
 from tests.conftest import FunctionScores
 
 from .designs import log_density
@@ -107,7 +107,7 @@ def sbc(design, seed):
     curves = [result.ecdf(alpha) for alpha in ALPHAS]
     return {
         **{name: low(holm(kind.pvalue)) for name, kind in kinds.items()},
-        "ECDF band": np.array([outside(c.ecdf[0], c.lower, c.upper) for c in curves]),
+        "ECDF band": np.array([outside(c.ecdf[0], c.null_lower, c.null_upper) for c in curves]),
     }
 
 
@@ -120,13 +120,13 @@ def histogram(design, seed):
 def covered(make, design, seed):
     result = make(design.pairs(seed))
     curves = [result.curve(alpha) for alpha in ALPHAS]
-    ends = [result.intervals(result.coverage[0], alpha) for alpha in ALPHAS]
+    ends = [clopper_pearson(result.coverage[0], len(result.ranks), alpha) for alpha in ALPHAS]
     # One interval of a level that so few draws tell apart.
     beyond = [outside(result.levels[:1], *(end[:1] for end in each)) for each in ends]
     return {
         "p": low(result.adjusted),
         "area": low(result.area_pvalue[0]),
-        "band": np.array([outside(c.coverage[0], c.null_lower, c.null_upper) for c in curves]),
+        "band": np.array([outside(c.ecdf[0], c.null_lower, c.null_upper) for c in curves]),
         "interval": np.array(beyond),
     }
 

@@ -18,12 +18,12 @@ from assay import plots
 from assay.answers.predictive import PredictiveResult
 from assay.answers.rows import Bounds
 from assay.answers.typical import Typical
-from assay.average.coverage import CoverageResult, TARPResult
+from assay.average.coverage import CoverageResult
+from assay.average.ranks import Cells, RankStatistic
 from assay.average.sbc import SBCResult
-from assay.average.uniform import Cells, chi_square, compare, tails
 from assay.check import Check
 from assay.local.lc2st import LC2STResult, Quality
-from assay.local.pit import LPITResult
+from assay.local.levels import LevelResult
 from assay.local.score import ScoreResult
 from assay.results import Holm
 from assay.verdict import Surroundings
@@ -91,13 +91,13 @@ def ranks(j=2, n=400, k=30):
     return np.minimum((random(j).beta(shapes, shapes, size=(n, j)) * (k + 1)).astype(int), k)
 
 
-def against_uniform(positions, weights, statistic=None):
+def against_uniform(positions, weights, statistic=Cells.surprise):
     """A statistic of positions with its null; by default the surprise of whole curves."""
     n, cells = len(positions), Cells.of(weights)
     shares = np.array(cells.sizes) / sum(cells.sizes)
     copies = random(9).multinomial(n, shares, size=199).T.cumsum(0)
-    statistic = partial(statistic, cells=cells) if statistic else tails(n, cells.sizes)
-    return compare(cells.below(positions), copies, statistic)
+    own, null = (statistic(cells, below) for below in (cells.below(positions), copies))
+    return RankStatistic(own, np.broadcast_to(null, (len(own), len(null))))
 
 
 def theta_names(j):
@@ -109,7 +109,7 @@ def sbc(j=2):
     return SBCResult(
         statistic=np.linspace(0.1, 0.05, j),
         null=np.broadcast_to(random(1).gamma(20, size=99), (j, 99)),
-        chi_square=against_uniform(positions, weights, chi_square),
+        chi_square=against_uniform(positions, weights, Cells.chi_square),
         envelope=against_uniform(positions, weights),
         ranks=positions,
         k=30,
@@ -118,19 +118,19 @@ def sbc(j=2):
     )
 
 
-def covered(j=2, kind=CoverageResult, **own):
+def covered(j=2, **own):
     """Expected coverage of central intervals; the first curve is overconfident."""
-    parts = {"positions": 15 - np.minimum(ranks(j), 30 - ranks(j)), "names": theta_names(j)}
+    parts = {"ranks": 15 - np.minimum(ranks(j), 30 - ranks(j)), "names": theta_names(j)}
     parts |= {"weights": np.array([1, *[2] * 15]), "regions": "central intervals"} | own
-    whole = against_uniform(parts["positions"], parts["weights"])
+    whole = against_uniform(parts["ranks"], parts["weights"])
     area = {"area": np.zeros(j), "area_null": np.zeros((j, 99)), "levels": np.array([0.5, 0.9])}
-    return kind(statistic=whole.statistic, null=whole.null, **area, **parts, **WORDS)
+    return CoverageResult(statistic=whole.statistic, null=whole.null, **area, **parts, **WORDS)
 
 
 def tarp():
-    own = {"positions": ranks(1), "weights": np.ones(31, int), "names": ("TARP",)}
-    own |= {"references": np.zeros((400, 2)), "regions": TARPResult.regions}
-    return covered(1, TARPResult, **own)
+    own = {"ranks": ranks(1), "weights": np.ones(31, int), "names": ("TARP",)}
+    own |= {"references": np.zeros((400, 2)), "regions": "balls around references"}
+    return covered(1, **own)
 
 
 def levels(j=2, h=99):
@@ -138,11 +138,12 @@ def levels(j=2, h=99):
     alphas = np.arange(1, 20) / 20
     bends = random(j).normal(scale=0.05, size=(h, j, 1))
     shape = np.sin(2 * np.pi * alphas)
-    return LPITResult(
+    curves = alphas + np.array([0.16, *np.full(j - 1, -0.03)])[:, None] * shape
+    return LevelResult(
         statistic=np.array(0.02),
         null=random(1).gamma(2, 0.002, size=h),
         alphas=alphas,
-        curves=alphas + np.array([0.16, *np.full(j - 1, -0.03)])[:, None] * shape,
+        curves=curves,
         null_curves=alphas + bends * shape + bends[::-1] * np.sin(np.pi * alphas),
         statistics=np.full(j, 0.02),
         null_statistics=np.full((j, h), 0.01),

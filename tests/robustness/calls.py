@@ -16,12 +16,10 @@ import torch
 from sklearn.naive_bayes import GaussianNB
 
 import assay
-from assay.average.ranks import Values
-from assay.average.uniform import UniformRanks
+from assay.average.ranks import UniformRanks, Values
 from assay.classifiers.features import Conditional, Joint
 from assay.data.posterior import StandardNormal
 from assay.data.proposal import Around, Model
-from assay.local.levels import Levels
 from tests.conftest import Gaussian
 from tests.plots import cases as pictures
 
@@ -476,7 +474,6 @@ CALLS = [
     ),
     call("lhpd", "calibration log_q near null alphas seed"),
     call("lpit", "calibration near null alphas seed"),
-    call("Levels", "x embed", Levels, u=of(torch.full((N, 1), 0.5), ARRAY, "x")),
     call(
         "sbc",
         "calibration null seed",

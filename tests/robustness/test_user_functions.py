@@ -7,7 +7,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.naive_bayes import GaussianNB
 
 import assay
-from assay.average.coverage import ScaledEuclidean
 from assay.data.posterior import Posterior, StandardNormal
 from assay.data.proposal import Around, Model
 
@@ -223,8 +222,3 @@ def test_a_dict_of_x():
     assert len(found) == N
     assert torch.equal(found.features, PAIRS.x)
     assert torch.equal(found.x, PAIRS.x)
-
-
-def test_metrics_of_the_library_need_no_copy():
-    found = assay.tarp(PAIRS, metric=ScaledEuclidean(), null=9)
-    assert np.array_equal(found.null, assay.tarp(PAIRS, null=9).null)

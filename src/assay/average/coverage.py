@@ -1,49 +1,41 @@
 r"""Expected coverage: how often regions of q hold the true parameter.
 
 The level of a true parameter is the mass of q in the smallest region that holds it: the share of
-draws of q with a higher density for highest-density regions (Hermans et al. 2022), with a rank
-nearer to the middle for central intervals, nearer to a reference point for TARP (Lemos et al.
-2023). Then
-
-.. math:: C(\alpha) = P(\text{level} \le \alpha)
-
-is the coverage of regions of mass :math:`\alpha`, over pairs of the joint; it is :math:`\alpha` if
-q is right. Below the diagonal q is overconfident, above it conservative. Among k draws the level
-is one of k + 1 equally likely steps (pairs of steps for central intervals), each spread evenly
-over its width: so the curve has mean :math:`\alpha` exactly, even for k = 9. Like all averages
-over x, coverage is necessary, not sufficient: q = prior has it.
-
-References: Hermans et al. 2022, *A Trust Crisis In Simulation-Based Inference? Your Posterior
-Approximations Can Be Unfaithful*; Lemos et al. 2023, *Sampling-Based Accuracy Testing of Posterior
-Estimators for General Inference*.
+draws with a higher density for highest-density regions (Hermans et al. 2022, *A Trust Crisis In
+Simulation-Based Inference?*), with a rank nearer to the middle for central intervals, nearer to a
+reference point for TARP (Lemos et al. 2023, *Sampling-Based Accuracy Testing of Posterior
+Estimators for General Inference*). It is uniform if q is right. Each of its steps is spread evenly
+over its width, so that coverage is right on average for few draws, too.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .._support.inputs import (
-    as_null,
     as_tensors,
     check_finite,
     check_function,
     check_numbers,
+    cpu,
     full_precision,
 )
-from .._support.random import Seed, call_user_code, seed_of
+from .._support.random import Seed, call_user_code, seed_of, stream
 from ..data.calibration import Calibration
-from ..data.guards import check_calibration
 from ..neighbourhood import standard_deviation
 from ..printing import readable, rows_of
-from ..results import LEVELS, Result, clopper_pearson, holm, settings_of, too_few
-from ..results import pvalue as exact_pvalue
-from .ranks import Quantity, RowStream, check_draws, evaluate, log_densities, pieces, rank
-from .uniform import Cells, RankCurve, UniformRanks, compare, tails
+from ..results import LEVELS, pvalue, settings_of, too_few
+from .ranks import PIECE, Cells, Quantity, RankCurve, RankResult, Sets, UniformRanks
+
+# Members of the sets, true parameters and draws alike, from which box and scales are taken.
+MEMBERS = 2**11
+# Sets and draws on which densities are compared with the draws they should belong to.
+SETS, DRAWS, FEWEST_DRAWS, FAR = 200, 100, 20, 6
 
 
 @full_precision()
@@ -58,15 +50,12 @@ def coverage(
 
     Args:
         calibration: Pairs with k draws of q at each x, independent of each other.
-        log_q: The log-density of q, as a function of matching rows theta (b, m) and x (b, ...)
-            with values (b,), or its :class:`~assay.average.ranks.Values`; it may lack
-            a constant for each x. With it, the regions are those of highest density; without it,
-            central intervals of every parameter.
-        levels: Levels between 0 and 1 that are reported by name. Between the steps that k draws
-            distinguish the curve is interpolated: a level of 0.95 asks for 19 draws or more, of
-            central intervals for 39.
-        null: The number of null copies; 999 by default, or as many as adjusting for all
-            curves asks for.
+        log_q: The log-density of q, up to a constant for each x: a function of matching rows theta
+            (b, m) and x (b, ...) with values (b,), or its :class:`~assay.average.ranks.Values`.
+            Regions are then those of highest density, without it central intervals.
+        levels: Levels between 0 and 1 that are reported by name; those between the steps that k
+            draws distinguish are interpolated.
+        null: The number of null copies; 999 by default, or more for many curves.
         seed: An int or a generator; it breaks ties and makes the null.
 
     Returns:
@@ -76,36 +65,26 @@ def coverage(
         >>> theta, noise, *z = torch.randn(22, 500, 1, generator=torch.Generator().manual_seed(0))
         >>> x = theta + noise
         >>> narrow = Calibration(theta, x, x[:, None] / 2 + 0.4 * torch.stack(z, 1))
-        >>> log_q = lambda theta, x: -((theta - x / 2) ** 2).sum(1) / (2 * 0.4**2)
-        >>> print(coverage(narrow, log_q).sentence)
-        q is overconfident: its 90 % highest-density regions hold the true parameter in 68 % of
-        cases.
+        >>> coverage(narrow, lambda theta, x: -((theta - x / 2) ** 2).sum(1)).directions
+        ('overconfident',)
     """
-    check_calibration(calibration)
     reported, seed = check_levels(levels), seed_of(seed)
-    k = check_draws(calibration).shape[1]
+    sets = Sets.of(calibration, seed)
+    k = sets.members.shape[1] - 1
     if log_q is None:
-        regions, values = "central intervals", evaluate(calibration)
-        names, ranks = tuple(values), rank(calibration, values, seed)
-        # How far ranks are from the middle. Two ranks are as far, except for an even k in the
-        # middle, where there is one.
-        positions, weights = k // 2 - np.minimum(ranks, k - ranks), np.full(k // 2 + 1, 2)
+        values = sets.parameters()
+        names, regions, ranks = tuple(values), "central intervals", sets.rank(values)
+        # Steps from the middle outwards: of two ranks each, but of one in the middle of an even k.
+        ranks, weights = k // 2 - np.minimum(ranks, k - ranks), np.full(k // 2 + 1, 2)
         weights[0] -= 1 - k % 2
     else:
-        regions, names = "highest-density regions", ("highest density",)
-        values = {"log_q": log_densities(calibration, log_q)}
-        positions, weights = k - rank(calibration, values, seed), np.ones(k + 1, int)
-    null = as_null(null, UniformRanks.enough(len(names)), UniformRanks, hint="UniformRanks(999)")
-    return CoverageResult.of(
-        positions,
-        weights,
-        null,
-        RowStream.of(calibration, seed).seed,
-        levels=reported,
-        names=names,
-        regions=regions,
-        settings=settings_of(f"expected coverage of {regions}", calibration, null=null, seed=seed),
-    )
+        names, regions = ("highest density",), "highest-density regions"
+        ranks = k - sets.rank({"log_q": log_densities(sets, log_q)})
+        weights = np.ones(k + 1, int)
+    null = UniformRanks.of(null, len(names))
+    settings = settings_of(f"expected coverage of {regions}", calibration, null=null, seed=seed)
+    own = {"levels": reported, "names": names, "regions": regions, "settings": settings}
+    return _result(ranks, weights, null, sets.seed, **own)
 
 
 def check_levels(levels: Sequence[float]) -> np.ndarray:
@@ -116,114 +95,64 @@ def check_levels(levels: Sequence[float]) -> np.ndarray:
     return np.array(sorted(numbers))
 
 
-@dataclass(frozen=True, eq=False)
-class CoverageCurve:
-    """A curve of expected coverage with its error, and what it would be if q were right."""
-
-    levels: np.ndarray  # the grid of levels, from 0 to 1, (g,)
-    coverage: np.ndarray  # the expected coverage, (j, g)
-    lower: np.ndarray  # lower end of its pointwise confidence interval, (j, g)
-    upper: np.ndarray  # its upper end, (j, g)
-    null_lower: np.ndarray  # lower end of the simultaneous null band, (g,)
-    null_upper: np.ndarray  # its upper end, (g,)
-    alpha: float  # one minus the coverage of interval and band
+def _result(
+    ranks: np.ndarray, weights: np.ndarray, null: UniformRanks, seed: int, **own: Any
+) -> "CoverageResult":
+    cells = Cells.of(weights)
+    middle = (cells.levels[1:] + cells.levels[:-1]) / 2
+    # What a true parameter adds to the area; with references, to that above 1/2.
+    adds = np.minimum(0.5, 1 - middle) - 0.375 if "references" in own else 0.5 - middle
+    # Summed by parts: what it adds in the last cell, and the steps of all cells from its own on.
+    steps = -np.diff(adds, append=0.0)
+    statistics = cells.surprise, lambda below: steps @ below / len(ranks)
+    curve, area = cells.compare(ranks, null, seed, *statistics)
+    own |= {"area": area.statistic, "area_null": area.null, "ranks": ranks, "weights": weights}
+    return CoverageResult(statistic=curve.statistic, null=curve.null, **own)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class CoverageResult(Result):
-    """What a test of expected coverage found, for j curves of one kind of regions.
+class CoverageResult(RankResult):
+    """What a test of expected coverage found for j curves; the statistics are their surprises.
 
-    The statistics are the surprises of whole curves, see :class:`~assay.average.uniform.Tails`.
-
-    Args:
-        area: The signed area between curve and diagonal, with shape (j,): negative where q is
-            overconfident, positive where it is conservative.
-        area_null: Its values for the null copies, with shape (j, H).
-        positions: How many steps of level lie below that of each true parameter, (n, j).
-        weights: How many ranks make a step, with shape (p,).
-        levels: The levels that are reported, with shape (l,).
-        names: Names of the j curves.
-        regions: What holds true parameters, such as 'highest-density regions'.
+    Ranks count the steps of level below that of each true parameter.
     """
 
+    # The area between curve and diagonal, for TARP above 1/2, (j,): below 0 q is overconfident.
     area: np.ndarray
-    area_null: np.ndarray
-    positions: np.ndarray
-    weights: np.ndarray
-    levels: np.ndarray
-    names: tuple[str, ...]
-    regions: str
+    area_null: np.ndarray  # its values for the null copies, (j, H)
+    weights: np.ndarray  # how many ranks among the draws make a step of level, (p,)
+    levels: np.ndarray  # the levels that are reported, (l,)
+    regions: str  # what holds true parameters, such as 'highest-density regions'
+    references: np.ndarray | None = None  # those of TARP, (n, m)
     heading: ClassVar[str] = "coverage of"
-    shared: ClassVar[tuple[str, ...]] = ("positions", "weights", "levels", "references")
-    # What a negative area says of q, and what a positive one does.
-    _signs: ClassVar[tuple[str, str]] = ("overconfident", "conservative")
-
-    @classmethod
-    def of(
-        cls, positions: np.ndarray, weights: np.ndarray, null: UniformRanks, seed: int, **own: Any
-    ) -> Self:
-        """Compares the positions of true parameters with those of uniform ranks."""
-        n, cells = len(positions), Cells.of(weights)
-        data, copies = cells.below(positions), null.below(n, cells, seed)
-        curve = compare(data, copies, tails(n, cells.sizes))
-        # Summed by parts: what a true parameter adds in its cell is what it adds in the last one,
-        # and the steps of all cells from its own on.
-        each = cls._area_at((cells.levels[1:] + cells.levels[:-1]) / 2)
-        area = compare(data, copies, lambda below: -np.diff(each, append=0.0) @ below / n)
-        own |= {"positions": positions, "weights": weights, "hypothesis": null.hypothesis}
-        own |= {"area": area.statistic, "area_null": area.null}
-        return cls(statistic=curve.statistic, null=curve.null, **own)
-
-    @staticmethod
-    def _area_at(levels: np.ndarray) -> np.ndarray:
-        """What a true parameter at a level adds to the area."""
-        return 0.5 - levels
-
-    @property
-    def held(self) -> str:
-        """What holds true parameters; the regions."""
-        return self.regions
-
-    @property
-    def adjusted(self) -> np.ndarray:
-        """P-values adjusted for the number of curves, by Holm, with shape (j,)."""
-        return holm(self.pvalue)
+    shared: ClassVar[tuple[str, ...]] = ("ranks", "weights", "levels", "references")
 
     @property
     def area_pvalue(self) -> np.ndarray:
         """The two-sided p-value of the signed area, with shape (j,)."""
-        return exact_pvalue(np.abs(self.area), np.abs(self.area_null))
+        return pvalue(np.abs(self.area), np.abs(self.area_null))
 
     @cached_property
     def coverage(self) -> np.ndarray:
         """The expected coverage at the levels, with shape (j, l)."""
-        return Cells.of(self.weights).covered(self.positions, self.levels)
+        steps = np.arange(len(self.weights) + 1)
+        shares = np.append(0, np.cumsum(self.weights)) / self.weights.sum()
+        below = [np.searchsorted(column, steps) for column in np.sort(self.ranks, 0).T]
+        return np.stack([np.interp(self.levels, shares, b / len(self.ranks)) for b in below])
 
-    def intervals(self, share: np.ndarray, alpha: float) -> np.ndarray:
-        """Clopper and Pearson's intervals (2, ...) of shares (...) of the n pairs."""
-        return clopper_pearson(share, len(self.positions), alpha)
-
-    def curve(self, alpha: float = 0.05) -> CoverageCurve:
-        """The whole curve, at the edges of at most 60 cells of levels.
-
-        It leaves the null band somewhere if and only if its p-value is at most alpha.
-        """
-        band = RankCurve.of(self.positions, Cells.of(self.weights), self.null[0], alpha)
-        lower, upper = self.intervals(band.ecdf, alpha)
-        return CoverageCurve(band.levels, band.ecdf, lower, upper, band.lower, band.upper, alpha)
+    def curve(self, alpha: float = 0.05) -> RankCurve:
+        """The whole curve; it leaves the null band if and only if its p-value is at most alpha."""
+        return Cells.of(self.weights).curve(self.ranks, self.null[0], alpha)
 
     @property
     def directions(self) -> tuple[str, ...]:
         """What each curve says of q, in a word, where it says more than noise."""
-        low, high = self._signs
+        low, high = "overconfident", "conservative"
+        if self.references is not None:
+            low, high = f"{low} or biased", f"{high} or biased away from the references"
         words = np.where(self.area > 0, high, low)
         neither = "neither overconfident nor conservative"
         return tuple(np.where(self.area_pvalue <= 0.05, words, neither).tolist())
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The names of the curves."""
-        return self.names
 
     @property
     def table(self) -> list[dict[str, float]]:
@@ -237,11 +166,16 @@ class CoverageResult(Result):
     def sentence(self) -> str:
         """One sentence to quote, on the curve with the smallest p-value."""
         j = int(np.lexsort((-np.abs(self.area), self.adjusted))[0])
-        level, agrees = self._quoted_level(j)
+        # The level of 90 %, or else the one that departs most in the direction of the area.
+        beyond = (self.coverage[j] - self.levels) * np.sign(self.area[j])
+        usual = int(np.abs(self.levels - 0.9).argmin())
+        i = usual if beyond[usual] > 0 else int(beyond.argmax())
+        agrees = bool(self.area_pvalue[j] <= 0.05 and beyond[i] > 0)
+        i = i if agrees else usual
         where = "" if len(self.names) == 1 else f" of {readable(self.names[j])}"
         share = (
-            f"its {100 * self.levels[level]:.4g} % {self.regions}{where} hold the true parameter "
-            f"in {100 * self.coverage[j, level]:.3g} % of cases"
+            f"its {100 * self.levels[i]:.4g} % {self.regions}{where} hold the true parameter "
+            f"in {100 * self.coverage[j, i]:.3g} % of cases"
         )
         if self.adjusted[j] > 0.05:
             few = too_few(*self.null.shape)
@@ -250,70 +184,25 @@ class CoverageResult(Result):
             return f"q is {self.directions[j]}: {share}."
         return f"The coverage of q is wrong at some levels, and {share}."
 
-    def _quoted_level(self, j: int) -> tuple[int, bool]:
-        """The level that is quoted of a curve, and whether the curve departs there as its area.
-
-        It is 90 % if it can be, or else the one that departs most in that direction.
-        """
-        usual = int(np.abs(self.levels - 0.9).argmin())
-        beyond = (self.coverage[j] - self.levels) * np.sign(self.area[j])
-        level = usual if beyond[usual] > 0 else int(beyond.argmax())
-        agrees = bool(self.area_pvalue[j] <= 0.05 and beyond[level] > 0)
-        return (level, True) if agrees else (usual, False)
-
-    def _row(self, i: int) -> Self:
-        own = slice(i, i + 1)
-        return replace(self._take(own), positions=self.positions[:, own], names=self.names[own])
-
-
-# Members of the sets, true parameters and draws alike, from which box and scales are taken.
-MEMBERS = 2**11
-
-
-@dataclass(frozen=True)
-class UniformBox:
-    """References that are uniform in the box of true parameters and draws together, whatever x.
-
-    Box and scales are taken from two thousand members or more of all sets, chosen without regard
-    to which of them is the true parameter, so that neither depends on it.
-    """
-
-
-@dataclass(frozen=True)
-class ScaledEuclidean:
-    """Euclidean distances in scales, by default the deviations of all members together."""
-
-    scales: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.scales is not None:
-            object.__setattr__(self, "scales", tuple(check_numbers("scales", self.scales)))
-
-
-# References (n, m), a function of x (n, ...) that gives them, or a uniform box.
-References = UniformBox | Callable[[Tensor], Any] | Any
-# Distances (b, r) of parameters (b, r, m) to references (b, 1, m).
-Metric = ScaledEuclidean | Callable[[Tensor, Tensor], Any]
-
 
 @full_precision()
 def tarp(
     calibration: Calibration,
-    references: References = UniformBox(),  # noqa: B008
-    metric: Metric = ScaledEuclidean(),  # noqa: B008
+    references: Any = None,
+    metric: Callable[[Tensor, Tensor], Any] | None = None,
     levels: Sequence[float] = LEVELS,
     null: int | UniformRanks | None = None,
     seed: Seed = 0,
-) -> "TARPResult":
+) -> CoverageResult:
     """Tests q by the distances of true parameters and draws to reference points.
 
     Args:
         calibration: Pairs with k draws of q at each x, independent of each other.
-        references: :class:`UniformBox` by default; or an array (n, m) in units of theta that was
-            chosen without regard to the true parameters; or a function of the observations
-            (n, ...) with values (n, m).
-        metric: :class:`ScaledEuclidean` by default, or a function of parameters (b, r, m) and
-            references (b, 1, m) with distances (b, r).
+        references: Points (n, m) in units of theta, chosen without regard to true parameters, or
+            a function of observations (n, ...) with such values; by default uniform in the box of
+            true parameters and draws together, whatever x.
+        metric: A function of parameters (b, r, m) and references (b, 1, m) with distances (b, r);
+            by default Euclidean, in deviations of true parameters and draws together.
         levels: Levels between 0 and 1 that are reported by name.
         null: The number of null copies, 999 by default.
         seed: An int or a generator; it makes references, breaks ties and makes the null.
@@ -325,79 +214,41 @@ def tarp(
         >>> theta, noise, *z = torch.randn(22, 500, 1, generator=torch.Generator().manual_seed(0))
         >>> x = theta + noise
         >>> narrow = Calibration(theta, x, x[:, None] / 2 + 0.4 * torch.stack(z, 1))
-        >>> result = tarp(narrow, references=lambda x: x / 2)
-        >>> result.directions
+        >>> tarp(narrow, references=lambda x: x / 2).directions
         ('overconfident or biased',)
     """
-    check_calibration(calibration)
-    theta, theta_q = calibration.theta[:, None], check_draws(calibration)
     reported, seed = check_levels(levels), seed_of(seed)
-    null = as_null(null, UniformRanks(), UniformRanks, hint="UniformRanks(999)")
-    members, share = _choose_members(calibration, theta_q, seed)
-    points = _reference_points(calibration, references, members, share)
-    distance = _distance_function(metric, members)
-    true, draws = (
-        torch.cat([distance(part[rows], points[rows, None]) for rows in pieces(calibration)])
-        for part in (theta, theta_q)
-    )
-    ranks = rank(calibration, {"distance": (true[:, 0], draws)}, seed)
-    own = {"references": _word(references), "metric": _word(metric), "null": null, "seed": seed}
-    return TARPResult.of(
-        ranks,
-        np.ones(theta_q.shape[1] + 1, int),
-        null,
-        RowStream.of(calibration, seed).seed,
-        levels=reported,
-        names=("distance",),
-        references=points.cpu().numpy(),
-        settings=settings_of("TARP", calibration, **own),
-    )
+    sets = Sets.of(calibration, seed)
+    members, (n, r, m) = sets.members, sets.members.shape
+    # Box and scales are those of some members of every set, chosen without regard to which of them
+    # is the true parameter.
+    some = min(r, -(-MEMBERS // n))
+    uniform = sets.uniform("references", width=(some + m,)).to(members.device)
+    rows = torch.arange(n, device=members.device)[:, None]
+    chosen = members[rows, (uniform[:, :some] * r).long()].flatten(0, 1)  # (n * some, m)
+    if references is None:
+        low, high = chosen.amin(0), chosen.amax(0)
+        points = low + uniform[:, some:].to(members.dtype) * (high - low)
+    else:
+        points = _reference_points(calibration, references)
+    distances = _distances(members, points, metric, standard_deviation(chosen).tolist())
+    ranks, null = sets.rank({"distance": distances}), UniformRanks.of(null, 1)
+    words = {"references": _name(references, "uniform box"), "metric": _name(metric, "Euclidean")}
+    settings = settings_of("TARP", calibration, **words, null=null, seed=seed)
+    own = {"levels": reported, "names": ("distance",), "regions": "balls around references"}
+    own |= {"settings": settings, "references": points.cpu().numpy()}
+    return _result(ranks, np.ones(r, int), null, sets.seed, **own)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class TARPResult(CoverageResult):
-    """What TARP found.
-
-    The area is that above 1/2: negative where q is overconfident or biased, positive where it is
-    conservative or biased away from the references (n, m). Positions are the numbers of draws that
-    are nearer to the reference than the true parameter.
-    """
-
-    references: np.ndarray
-    regions: str = "balls around references"
-    _signs = "overconfident or biased", "conservative or biased away from the references"
-
-    @staticmethod
-    def _area_at(levels: np.ndarray) -> np.ndarray:
-        return np.minimum(0.5, 1 - levels) - 0.375
+def _name(value: Any, usual: str) -> str:
+    return usual if value is None else getattr(value, "__name__", type(value).__name__)
 
 
-def _choose_members(calibration: Calibration, theta_q: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Some members of every set, true parameter or draw, (r, m), and uniform numbers (n, m)."""
-    n, k, m = theta_q.shape
-    size = min(k + 1, -(-MEMBERS // n))
-    # A member at random may be the true parameter as likely as any draw; none is preferred.
-    width = (size + m,)
-    uniform = RowStream.of(calibration, seed).uniform("references", width=width).to(theta_q.device)
-    index = (uniform[:, :size] * (k + 1)).long()
-    rows = torch.arange(n, device=theta_q.device)[:, None]
-    draws = theta_q[rows, (index - 1).clamp_min(0)]
-    members = torch.where((index == 0)[..., None], calibration.theta[:, None], draws)
-    return members.flatten(0, 1), uniform[:, size:].to(theta_q.dtype)
-
-
-def _reference_points(
-    calibration: Calibration, references: References, members: Tensor, share: Tensor
-) -> Tensor:
-    """References (n, m) on the device and in the precision of the parameters."""
+def _reference_points(calibration: Calibration, references: Any) -> Tensor:
     theta = calibration.theta
-    if isinstance(references, UniformBox):
-        low, high = members.amin(0), members.amax(0)
-        return low + share * (high - low)
-    if references is None or isinstance(references, type | str):
+    if isinstance(references, type | str):
         raise TypeError(
-            "references: expected UniformBox(), an array (n, m) or a function of x; got "
-            f"{references!r}."
+            f"references: expected an array (n, m) or a function of x; got {references!r}."
         )
     if callable(references):
         references = call_user_code("references", references, calibration.x)
@@ -411,44 +262,89 @@ def _reference_points(
     return points
 
 
-def _distance_function(metric: Metric, members: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """A function of parameters (b, r, m) and references (b, 1, m) with distances (b, r)."""
-    if not isinstance(metric, ScaledEuclidean):
-        words = "ScaledEuclidean() or a function of parameters and references"
-        check_function("metric", metric, words)
-        return partial(_own_distance, metric)
-    if metric.scales is None:
-        return partial(_squared_distance, standard_deviation(members).tolist())
-    if len(metric.scales) != members.shape[1]:
+def _distances(members: Tensor, points: Tensor, metric: Any, scales: list[float]) -> Tensor:
+    """Distances (n, r), or their squares, of members (n, r, m) from points (n, m)."""
+    if metric is not None:
+        check_function("metric", metric, "a function of parameters and references")
+    rows, parts = max(1, PIECE // members.shape[1]), []
+    for theta, point in zip(members.split(rows), points[:, None].split(rows), strict=True):
+        if metric is None:
+            found = torch.zeros_like(theta[..., 0])
+            # Number by number: products of matrices may round equal points differently.
+            for j, scale in enumerate(scales):
+                found += ((theta[..., j] - point[..., j]) / scale).square_()
+        else:
+            found = call_user_code("metric", metric, theta, point).to(theta.device)
+        if found.shape != theta.shape[:2]:
+            raise ValueError(
+                "metric: expected a function that maps parameters (b, r, m) and references "
+                f"(b, 1, m) to distances (b, r); got {tuple(found.shape)} from "
+                f"{tuple(theta.shape)}."
+            )
+        check_finite("metric", found)
+        parts.append(found)
+    return torch.cat(parts)
+
+
+def log_densities(sets: Sets, log_q: Quantity) -> Tensor:
+    """Log-densities (n, k + 1) of q at all members, which cannot be those of another q.
+
+    A draw of q has a positive density, and where draws of q are dense its density is high.
+    """
+    values = sets.evaluate("log_q", log_q)
+    draws = values[:, 1:]
+    absent = int((draws == -torch.inf).sum())
+    if absent:
         raise ValueError(
-            f"metric: expected a scale for each of {members.shape[1]} parameters; got "
-            f"{len(metric.scales)}."
+            f"log_q: expected the density of the q that made theta_q, which is positive at every "
+            f"draw; got zero at {absent} of {draws.numel()}. Truncate both to the prior, or "
+            "neither."
         )
-    return partial(_squared_distance, members.new_tensor(metric.scales).tolist())
+    if (values == torch.inf).any():
+        raise ValueError("log_q: expected numbers below infinity; got infinity.")
+    if draws.shape[1] >= max(FEWEST_DRAWS, 2 * sets.members.shape[2]):
+        theta_q = sets.members[:SETS, 1 : DRAWS + 1].double()
+        _check_own_density(theta_q, draws[:SETS, :DRAWS].double())
+    return values
 
 
-def _squared_distance(scales: list[float], theta: Tensor, references: Tensor) -> Tensor:
-    # Number by number: products of matrices may round equal points differently.
-    total = torch.zeros_like(theta[..., 0])
-    for j, scale in enumerate(scales):
-        total += ((theta[..., j] - references[..., j]) / scale).square_()
-    return total
+def _check_own_density(theta_q: Tensor, log_q: Tensor) -> None:
+    """Refuses densities (s, k) that do not rise where the draws (s, k, m) of q are dense.
 
-
-def _own_distance(
-    metric: Callable[[Tensor, Tensor], Any], theta: Tensor, references: Tensor
-) -> Tensor:
-    distances = call_user_code("metric", metric, theta, references).to(theta.device)
-    if distances.shape != theta.shape[:2]:
+    In a whitened set, -m times the logarithm of the distance to a near neighbour estimates log q.
+    Its slope in right densities is at most one, and 0.16 or more wherever neighbours see all m
+    dimensions; in those of other rows zero, in those of another x small, and they vary too much.
+    """
+    _, k, m = theta_q.shape
+    axes, lengths, _ = torch.linalg.svd(
+        theta_q - theta_q.mean(1, keepdim=True), full_matrices=False
+    )
+    near, far = _neighbours(axes * (lengths > 1e-6 * lengths[:, :1])[:, None])
+    usable = (near > 0).all(1)
+    near, far, given = near[usable], far[usable], log_q[usable]
+    dense, given = (v - v.mean(1, keepdim=True) for v in (-m * far.log(), given))
+    square, product = given.square().sum(1), (dense * given).sum(1)
+    # The variance of log q is m / 2 for a Gaussian, and at most m if q is log-concave.
+    excess = float(square.sum() / max(given.numel(), 1) / m)
+    if excess < 0.05:
+        return
+    slope = float(product.sum() / square.sum())
+    error = float((product - slope * square).norm() / square.sum())
+    # On a thin surface neighbours see fewer dimensions d: twice as many lie 2^(1/d) times as far.
+    noise = cpu.randn(50, k, m, generator=stream(0, "dimension"), dtype=torch.double)
+    pairs = (near, far), _neighbours(noise)
+    own, gaussian = (float((far / near).log().mean()) for near, far in pairs)
+    full = gaussian > 0.6 * own
+    if slope + 3 * error < (0.3 if excess > 1.5 else 0.12) and (full or excess > 50):
         raise ValueError(
-            "metric: expected a function that maps parameters (b, r, m) and references (b, 1, m) "
-            f"to distances (b, r); got {tuple(distances.shape)} from {tuple(theta.shape)}."
+            "log_q: expected the density of the q that made theta_q, high where its draws are "
+            f"dense; got densities along which the draws' own density has slope {slope:.2f}, far "
+            "from 1. Are rows in another order, or densities those of another x or q? If they are "
+            'right, sbc(calibration, {"log_q": log_q}) ranks them without this check.'
         )
-    check_finite("metric", distances)
-    return distances
 
 
-def _word(value: Any) -> str:
-    if isinstance(value, UniformBox | ScaledEuclidean):
-        return repr(value)
-    return getattr(value, "__name__", type(value).__name__)
+def _neighbours(draws: Tensor) -> tuple[Tensor, Tensor]:
+    """Distances (s, k) of draws (s, k, m) to a near neighbour, and to one of twice its order."""
+    ordered = torch.cdist(draws, draws).topk(FAR + 1, largest=False).values
+    return ordered[..., FAR // 2], ordered[..., FAR]

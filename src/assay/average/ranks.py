@@ -1,313 +1,352 @@
-r"""Ranks of the true parameter among the k draws of q at the same x.
+r"""Ranks of true parameters among draws of q at the same x, and their null.
 
-For a quantity :math:`f(\theta, x)` the rank
-
-.. math:: r = \#\{j : f(\theta_{q,j}, x) < f(\theta, x)\}
-
-is uniform on 0..k if q is right, whatever f, since the true parameter and the draws are then
-exchangeable; ties are broken by chance. SBC ranks parameters, expected coverage the density of q,
-TARP the distance to a point. The level :math:`u = (r + V) / (k + 1)` with V uniform on [0, 1] is
-exactly uniform for every k.
+The rank :math:`\#\{j : f(\theta_{q,j}, x) < f(\theta, x)\}` of any quantity f among k draws is
+uniform on 0..k if q is right; ties are broken by chance. Counts of ranks in cells are then
+multinomial. A statistic is one function of counts, for the data and for null copies. With
+:math:`c_i` of n ranks below the edges :math:`z_i` of the cells, the surprise of a curve is the
+largest :math:`-\log 2 \min\{P(B_i \le c_i), P(B_i \ge c_i)\}`, where :math:`B_i \sim B(n, z_i)`;
+its null quantile gives a band that holds whole curves.
 
 References: Talts et al. 2018, *Validating Bayesian Inference Algorithms with Simulation-Based
-Calibration*; Modrák et al. 2023, *Simulation-Based Calibration Checking for Bayesian Computation:
-The Choice of Test Quantities Shapes Sensitivity*.
+Calibration*; Säilynoja, Bürkner and Vehtari 2022, *Graphical test for discrete uniformity*.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import scipy.special
+import scipy.stats
 import torch
 from torch import Tensor
 
-from .._support.inputs import as_tensors, check_finite, check_function, check_names, cpu
+from .._support import inputs
+from .._support.inputs import as_null, as_tensors, check_finite, check_function, cpu
 from .._support.random import call_user_code, mix_seed, stream
 from ..data.calibration import Calibration, has_order, tied_ranks
+from ..data.guards import check_calibration
+from ..results import Frozen, Result, clopper_pearson, enough_nulls, holm, pvalue
 
-# Rows on which a quantity is evaluated at a time, and draws that are compared at a time.
-ROWS, PIECE = 2**17, 2**17
-# Features of x, among those that vary, by which rows are ordered.
-COLUMNS = 4
-# Sets and draws on which densities are compared with the draws they should belong to.
-SETS, DRAWS, FEWEST_DRAWS, FAR = 200, 100, 20, 6
+# Members that are compared at a time, and features of x by which rows are ordered, at most.
+PIECE, COLUMNS = 2**17, 4
+# Cells in which ranks are counted, at most; bins of a histogram, at most, and ranks in each.
+MOST_CELLS, MOST_BINS, IN_BIN = 60, 20, 20
+# Standard deviations of counts beyond which a tail counts no further.
+FARTHEST = 9.0
+# Slots of the table from which Poisson numbers are taken: as many as 16 bits distinguish.
+SLOTS = 2**16
 
 
-@dataclass(frozen=True, eq=False)
-class Values:
-    """Values of a quantity that were computed already, row by row as in the calibration.
+class Values(NamedTuple):
+    """Values of a quantity that were computed already, row by row as in the calibration."""
 
-    Args:
-        truth: At the true parameters, with shape (n,).
-        draws: At the draws of q, with shape (n, k).
-    """
-
-    truth: Any
-    draws: Any
-
-    def __post_init__(self) -> None:
-        truth, draws = as_tensors({"truth": self.truth, "draws": self.draws}).values()
-        if truth.ndim != 1 or draws.ndim != 2 or len(draws) != len(truth):
-            raise ValueError(
-                "values: expected truth with shape (n,) and draws with shape (n, k); got "
-                f"{tuple(truth.shape)} and {tuple(draws.shape)}."
-            )
-        vars(self).update(truth=truth, draws=draws)
+    truth: Any  # at the true parameters, (n,)
+    draws: Any  # at the draws of q, (n, k)
 
 
 # A function of matching rows theta (b, m) and x (b, ...) with values (b,), or its values.
 Quantity = Callable[[Tensor, Tensor], Any] | Values
-# The values of a quantity at true parameters (n,) and at draws of q (n, k).
-MemberValues = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class RowStream:
-    """Randomness that belongs to observations, not to rows: reordering rows changes nothing.
+class Sets:
+    """True parameters with draws of q, and random numbers that belong to their observations.
 
-    Rows are ordered by the first few features of x that vary; those that tie stay in the order
-    given. The order (n,) is that of x, and the seed depends on it too. With one and the same seed
-    two data sets then still meet independent nulls; ranks do not depend on x, so it may choose
-    them.
+    Rows are ordered by the first few features of x that vary, and the seed depends on x too: the
+    order of rows changes nothing, and with one seed two data sets still meet independent nulls.
     """
 
-    order: np.ndarray
+    members: Tensor  # (n, k + 1, m), true parameters first
+    x: Tensor  # (n, ...)
+    order: np.ndarray  # of rows by x, (n,)
     seed: int
 
     @classmethod
-    def of(cls, calibration: Calibration, seed: int) -> "RowStream":
-        """The randomness that belongs to the observations of a calibration.
-
-        Example:
-            >>> theta = torch.arange(60.0).reshape(20, 3)
-            >>> RowStream.of(Calibration(theta, -theta, theta), 0).order[:3]
-            array([19, 18, 17])
-        """
+    def of(cls, calibration: Calibration, seed: int) -> Self:
+        """The sets of a calibration; refuses latents, and a single draw of q."""
+        check_calibration(calibration)
+        members = calibration.members
+        if members.shape[1] < 3:
+            raise ValueError(
+                "theta_q: expected at least 2 draws of q at each x, with shape (n, k, m); got 1. "
+                "Ranks among a single draw say next to nothing; 100 draws are common."
+            )
         features = calibration.features
         varies = (features != features[:1]).any(0).nonzero().flatten()[:COLUMNS]
         columns = features[:, varies if len(varies) else slice(1)].cpu().numpy()
         order = np.lexsort(columns.T[::-1])
-        if not has_order(tied_ranks(columns)):
-            return cls(order, calibration.members_seed(seed))
         rows = columns[order]
-        # Once sorted, a single feature has no order; which of two neighbouring gaps is larger is
-        # taken in its place.
-        if rows.shape[1] == 1:
-            return cls(order, mix_seed(seed, np.diff(rows.astype(float), 2, axis=0) > 0))
-        return cls(order, mix_seed(seed, np.argsort(rows[:, 1:], 0, kind="stable")))
+        if not has_order(tied_ranks(columns)):
+            seed = calibration.members_seed(seed)
+        elif rows.shape[1] > 1:
+            seed = mix_seed(seed, np.argsort(rows[:, 1:], 0, kind="stable"))
+        else:
+            # A single feature has no order once sorted: which of neighbouring gaps are larger.
+            seed = mix_seed(seed, np.diff(rows.astype(float), 2, axis=0) > 0)
+        return cls(members, calibration.x, order, seed)
 
-    def uniform(self, *key: int | str, width: tuple[int, ...] = ()) -> Tensor:
+    def uniform(self, *key: str, width: tuple[int, ...] = ()) -> Tensor:
         """Uniform numbers (n, *width) in double precision, a row for each observation."""
         shape, generator = (len(self.order), *width), stream(self.seed, *key)
         numbers = cpu.rand(shape, generator=generator, dtype=torch.double)
         return numbers[torch.from_numpy(self.order.argsort())]
 
+    def parameters(self) -> dict[str, Tensor]:
+        """The values (n, k + 1) of every parameter."""
+        return {f"theta[{j}]": column for j, column in enumerate(self.members.unbind(2))}
 
-def rank(calibration: Calibration, values: Mapping[str, MemberValues], seed: int) -> np.ndarray:
-    """Ranks (n, j) of the true parameters in every quantity, from 0 to k.
-
-    The seed breaks ties, which fall alike whatever the order of rows.
-
-    Example:
-        >>> theta_q = torch.arange(40.0).reshape(10, 4, 1)
-        >>> calibration = Calibration(theta_q[:, 1] + 0.5, theta_q[:, 0], theta_q)
-        >>> rank(calibration, evaluate(calibration), 0)[:3, 0]
-        array([2, 2, 2])
-    """
-    counts = []
-    for rows in pieces(calibration):
-        columns = [count_below(true[rows], draws[rows]).cpu() for true, draws in values.values()]
-        counts.append(torch.stack(columns, 2))
-    ranks, ties = torch.cat(counts, 1).numpy()
-    if not ties.any():
-        return ranks
-    chance = RowStream.of(calibration, seed)
-    for j, name in enumerate(values):
-        if (ties[:, j] == calibration.k).all():
-            raise ValueError(
-                f"{name}: expected a quantity that varies among the draws of q; got a constant "
-                "at every x."
-            )
-        if ties[:, j].any():
-            share = chance.uniform("ties", name).numpy()
-            ranks[:, j] += (share * (ties[:, j] + 1)).astype(ranks.dtype)
-    return ranks
-
-
-def pieces(calibration: Calibration) -> Iterator[slice]:
-    """Rows of pairs whose draws stay in the cache together."""
-    rows = max(1, PIECE // (calibration.k or 1))
-    return (slice(i, i + rows) for i in range(0, len(calibration), rows))
-
-
-def count_below(true: Tensor, draws: Tensor) -> Tensor:
-    """Numbers of draws (b, k) below the true values (b,), and of ties with them, (2, b)."""
-    true = true[:, None]
-    # Sums of signs are much faster than counts of comparisons. Ties make signs vanish, and a
-    # difference of two infinities is NaN: then comparisons are counted.
-    signs = torch.sub(true, draws).sign_()
-    total = signs.sum(1)
-    if signs.square_().sum() == signs.numel():
-        below = (draws.shape[1] + total.long()) // 2
-        return torch.stack([below, torch.zeros_like(below)])
-    return torch.stack([(draws < true).sum(1), (draws == true).sum(1)])
-
-
-def levels_of(ranks: np.ndarray, k: int, seed: int) -> np.ndarray:
-    """Levels between 0 and 1 of ranks among k draws, exactly uniform if q is right."""
-    chance = cpu.rand(ranks.shape, generator=stream(seed, "levels"), dtype=torch.double)
-    return (ranks + chance.numpy()) / (k + 1)
-
-
-def evaluate(
-    calibration: Calibration, quantities: Mapping[str, Quantity] | None = None
-) -> dict[str, MemberValues]:
-    """Values of quantities, or of every parameter if None, at true parameters and draws.
-
-    They may be infinite, not NaN.
-    """
-    draws = check_draws(calibration)
-    if quantities is None:
-        columns = zip(calibration.theta.unbind(1), draws.unbind(2), strict=True)
-        return {f"theta[{j}]": column for j, column in enumerate(columns)}
-    if not isinstance(quantities, Mapping) or not quantities:
-        raise TypeError(
-            "quantities: expected a mapping from names to functions of theta and x, or to Values; "
-            f"got {quantities!r}."
-        )
-    names = check_names("quantities", list(quantities), len(quantities))
-    found = {}
-    for name, quantity in zip(names, quantities.values(), strict=True):
+    def evaluate(self, name: str, quantity: Quantity) -> Tensor:
+        """The values (n, k + 1) of a quantity; they may be infinite, not NaN."""
+        n, r, _ = self.members.shape
         if isinstance(quantity, Values):
-            found[name] = quantity.truth, quantity.draws
+            true, draws = as_tensors({"truth": quantity.truth, "draws": quantity.draws}).values()
+            if true.shape != (n,) or draws.shape != (n, r - 1):
+                raise ValueError(
+                    f"{name}: expected values at {(n, r - 1)} draws and {n} true parameters, as "
+                    f"in the calibration; got {tuple(draws.shape)} and {tuple(true.shape)}."
+                )
+            values = torch.cat([true[:, None], draws], 1)
         else:
             check_function(name, quantity, "a function of theta and x, or Values")
-            found[name] = _apply(calibration, name, quantity)
-        shape = tuple(found[name][1].shape)
-        if shape != draws.shape[:2]:
-            raise ValueError(
-                f"{name}: expected values at {tuple(draws.shape[:2])} draws, as in the "
-                f"calibration; got {shape}."
-            )
-        for part in found[name]:
-            if part.isnan().any():
-                known = part.nan_to_num(torch.nan, 0.0, 0.0)
-                check_finite(name, known, "Infinity is allowed, NaN not.")
-    return found
+            parts, rows = [], max(1, PIECE // r)
+            for sets, x in zip(self.members.split(rows), self.x.split(rows), strict=True):
+                theta = sets.flatten(0, 1)  # (b, m)
+                found = call_user_code(name, quantity, theta, x.repeat_interleave(r, 0))
+                if found.shape != theta.shape[:1]:
+                    raise ValueError(
+                        f"{name}: expected a function that maps theta (b, m) and x (b, ...) to "
+                        f"(b,); got {tuple(found.shape)} for b = {len(theta)}."
+                    )
+                parts.append(found.to(theta.device).unflatten(0, (-1, r)))
+            values = torch.cat(parts)
+        check_finite(name, values.nan_to_num(torch.nan, 0.0, 0.0), "Infinity is allowed, NaN not.")
+        return values
+
+    def rank(self, values: Mapping[str, Tensor]) -> np.ndarray:
+        """Ranks (n, j) of the true parameters in quantities with values (n, k + 1)."""
+        columns, k = [], self.members.shape[1] - 1
+        for name, table in values.items():
+            counts = []
+            for part in table.split(max(1, PIECE // k)):  # which stays in the cache
+                true, draws = part[:, :1], part[:, 1:]
+                counts.append(torch.stack([(draws < true).sum(1), (draws == true).sum(1)]))
+            below, ties = torch.cat(counts, 1).cpu().numpy()  # (n,) each
+            if (ties == k).all():
+                raise ValueError(
+                    f"{name}: expected a quantity that varies among the draws of q; got a "
+                    "constant at every x."
+                )
+            if ties.any():
+                below += (self.uniform("ties", name).numpy() * (ties + 1)).astype(below.dtype)
+            columns.append(below)
+        return np.stack(columns, 1)
 
 
-def _apply(calibration: Calibration, name: str, function: Callable[..., Any]) -> MemberValues:
-    """Values of a function of matching rows, a few sets at a time."""
-    theta_q = check_draws(calibration)
-    r = theta_q.shape[1] + 1
-    arrays = (calibration.theta[:, None], theta_q, calibration.x)
-    parts = []
-    for true, draws, x in zip(*(a.split(max(1, ROWS // r)) for a in arrays), strict=True):
-        rows = torch.cat([true, draws], 1).flatten(0, 1)
-        values = call_user_code(name, function, rows, x.repeat_interleave(r, 0)).to(rows.device)
-        if values.shape != (len(rows),):
-            raise ValueError(
-                f"{name}: expected a function that maps theta (b, m) and x (b, ...) to (b,); got "
-                f"{tuple(values.shape)} for b = {len(rows)}."
-            )
-        parts.append(values.unflatten(0, (len(true), r)))
-    table = torch.cat(parts)
-    return table[:, 0], table[:, 1:]
+@dataclass(frozen=True)
+class UniformRanks:
+    """The null of ranks: independent and uniform on 0..k if q is right at almost every x."""
+
+    n: int = 999  # the number of null copies
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", inputs.check_count("n", self.n))
+
+    @classmethod
+    def enough(cls, quantities: int, alpha: float = 0.05) -> "UniformRanks":
+        """As many copies as usual, or as are needed to reject one of many quantities."""
+        return cls(max(cls.n, enough_nulls(quantities, alpha)))
+
+    @classmethod
+    def of(cls, null: Any, quantities: int) -> "UniformRanks":
+        """A null as it is, or with so many copies; with enough of them if None."""
+        return as_null(null, cls.enough(quantities), cls, hint="UniformRanks(999)")
 
 
-def check_draws(calibration: Calibration) -> Tensor:
-    """The draws (n, k, m) of q; refuses latents, and a single draw at each x."""
-    if calibration.theta_q is None:
-        raise ValueError(
-            "calibration: expected draws theta_q of q at each x; got latents. Ranks are taken "
-            "among draws: use the calibration before to_latent(flow)."
-        )
-    if calibration.theta_q.shape[1] < 2:
-        raise ValueError(
-            "theta_q: expected at least 2 draws of q at each x, with shape (n, k, m); got 1. "
-            "Ranks among a single draw say next to nothing; 100 draws are common."
-        )
-    return calibration.theta_q
+@lru_cache(maxsize=8)
+def uniform_counts(n: int, sizes: tuple[int, ...], copies: int, seed: int) -> np.ndarray:
+    """How many of n uniform ranks lie below the end of each of g cells, (g, copies).
 
-
-def log_densities(calibration: Calibration, log_q: Quantity) -> MemberValues:
-    r"""Log-densities of q at true parameters and draws, checked against the draws.
-
-    They may lack a constant for each x. They cannot be those of another q: a draw of q has a
-    positive density, and where draws of q are dense its density is high.
+    Nearly all are put into cells at once, as Poisson numbers, which are multinomial given their
+    sum; few follow one by one. Copies with too many, which depends on the sum alone, are replaced.
     """
-    true, draws = evaluate(calibration, {"log_q": log_q})["log_q"]
-    absent = int((draws == -torch.inf).sum())
-    if absent:
-        raise ValueError(
-            f"log_q: expected the density of the q that made theta_q, which is positive at every "
-            f"draw; got zero at {absent} of {draws.numel()}. Truncate both to the prior, or "
-            "neither."
-        )
-    if (draws == torch.inf).any() or (true == torch.inf).any():
-        raise ValueError("log_q: expected numbers below infinity; got infinity.")
-    _check_own_density(check_draws(calibration), draws)
-    return true, draws
+    inputs.check_fits("null", copies, 3 * inputs.WORD * len(sizes))
+    state = cpu.randint(2**62, (), generator=stream(seed, "uniform ranks")).item()
+    rng = np.random.Generator(np.random.SFC64(int(state)))
+    places = np.repeat(np.arange(len(sizes)), sizes)
+    rates = max(0.0, n - 1.2 * np.sqrt(n)) / len(places) * np.array(sizes)
+    counts = np.empty((len(sizes), 0), dtype=np.int32)
+    while counts.shape[1] < copies:
+        more = np.empty((len(sizes), copies + copies // 6 + 5), dtype=np.int32)
+        for rate in np.unique(rates):
+            same = rates == rate
+            more[same] = _poisson(rate, more[same].shape, rng)
+        counts = np.concatenate([counts, more[:, more.sum(0) <= n]], 1)[:, :copies]
+    copy = np.repeat(np.arange(copies), n - counts.sum(0))
+    cell = places[rng.integers(0, len(places), len(copy))]
+    missing = np.bincount(cell * copies + copy, minlength=counts.size).reshape(counts.shape)
+    # Rows are summed faster by torch than by NumPy.
+    below: np.ndarray = torch.from_numpy(missing + counts).cumsum(0).numpy()
+    below.setflags(write=False)
+    return below
 
 
-def _check_own_density(theta_q: Tensor, log_q: Tensor) -> None:
-    r"""Refuses densities (n, k) that do not rise where the draws (n, k, m) of q are dense.
-
-    Within each whitened set, :math:`-m \log` of the distance to a near neighbour estimates
-    :math:`\log q` up to a constant. Its slope in the densities given is one, less what the width
-    of the neighbourhood takes away: right densities have 0.16 or more wherever neighbours see all
-    m dimensions, those of other rows have none, and those of another x a small one, along numbers
-    that vary too much. Where draws lie on a thin surface neighbours see fewer dimensions, and
-    nothing is refused.
-    """
-    k, m = theta_q.shape[1:]
-    if k < max(FEWEST_DRAWS, 2 * m):
-        return
-    draws = theta_q[:SETS, :DRAWS].double()
-    near, far = _neighbour_distances(_whiten(draws))
-    usable = (near > 0).all(1)
-    dense, given = -m * far[usable].log(), log_q[:SETS, :DRAWS].double()[usable]
-    dense, given = (part - part.mean(1, keepdim=True) for part in (dense, given))
-    square, product = given.square().sum(1), (dense * given).sum(1)
-    # The variance of log q is m / 2 for a Gaussian, and at most m if q is log-concave.
-    excess = float(square.sum() / max(given.numel(), 1) / m)
-    if excess < 0.05:
-        return
-    slope = float(product.sum() / square.sum())
-    error = float((product - slope * square).norm() / square.sum())
-    full = _dimension(near[usable], far[usable]) > 0.6 * _gaussian_dimension(draws.shape[1], m)
-    if slope + 3 * error < (0.3 if excess > 1.5 else 0.12) and (full or excess > 50):
-        raise ValueError(
-            "log_q: expected the density of the q that made theta_q, high where its draws are "
-            f"dense; got densities along which the draws' own density has slope {slope:.2f}, far "
-            "from 1. Are rows in another order, or densities those of another x or q? If they are "
-            'right, sbc(calibration, {"log_q": log_q}) ranks them without this check.'
-        )
+def _poisson(rate: float, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Poisson numbers by inversion: 16 random bits, and more where these do not decide."""
+    below = scipy.special.pdtr(np.arange(int(rate + 12 * np.sqrt(rate) + 40)), rate)
+    least = np.searchsorted(below, np.arange(SLOTS + 1) / SLOTS)
+    slots = rng.integers(0, SLOTS, shape, dtype=np.uint16)
+    numbers = least[slots]
+    undecided = numbers < least[1:][slots]
+    share = (slots[undecided] + rng.random(int(undecided.sum()))) / SLOTS
+    numbers[undecided] = np.searchsorted(below, share, side="right")
+    return numbers
 
 
-def _whiten(draws: Tensor) -> Tensor:
-    """Sets of draws (s, k, m) with unit covariance."""
-    centred = draws - draws.mean(1, keepdim=True)
-    values, vectors = torch.linalg.eigh(centred.mT @ centred / draws.shape[1])
-    floor = (1e-12 * values[:, -1:]).clamp_min(torch.finfo(draws.dtype).tiny)
-    return centred @ vectors / values.maximum(floor).sqrt()[:, None]
+@lru_cache(maxsize=8)
+def surprises(n: int, sizes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """First counts (g - 1,) below inner edges, and surprises (g - 1, w) of w counts from there."""
+    z = np.cumsum(sizes[:-1])[:, None] / sum(sizes)
+    reach = int(FARTHEST * np.sqrt(n) / 2) + 10
+    first = np.floor(n * z).astype(int) - reach
+    mass = scipy.stats.binom.pmf(first + np.arange(2 * reach + 2), n, z)
+    smaller = np.minimum(mass.cumsum(1), mass[:, ::-1].cumsum(1)[:, ::-1])
+    return first[:, 0], -np.log(2 * np.maximum(smaller, 1e-300))
 
 
-def _neighbour_distances(draws: Tensor) -> tuple[Tensor, Tensor]:
-    """Distances (s, k) of draws (s, k, m) to a near neighbour, and to one of twice its order."""
-    ordered = torch.cdist(draws, draws).topk(FAR + 1, largest=False).values
-    return ordered[..., FAR // 2], ordered[..., FAR]
+@dataclass(frozen=True, eq=False)
+class RankStatistic(Frozen):
+    """A statistic (j,) of j quantities, with its values (j, H) for the null copies."""
+
+    statistic: np.ndarray
+    null: np.ndarray
+
+    @property
+    def pvalue(self) -> np.ndarray:
+        """The exact Monte-Carlo p-values, with shape (j,)."""
+        return pvalue(self.statistic, self.null)
 
 
-def _dimension(near: Tensor, far: Tensor) -> float:
-    """How many dimensions neighbours see: twice as many lie 2^(1/d) times as far."""
-    return float(np.log(2) / (far / near).log().mean()) if len(near) else 0.0
+@dataclass(frozen=True, eq=False)
+class RankCurve:
+    """Distribution functions of ranks of j quantities, with intervals and a null band."""
+
+    levels: np.ndarray  # shares of ranks from 0 to 1, (g,)
+    ecdf: np.ndarray  # the share of the n ranks among the lowest share of ranks, (j, g)
+    lower: np.ndarray  # lower end of its pointwise confidence interval, (j, g)
+    upper: np.ndarray  # its upper end, (j, g)
+    null_lower: np.ndarray  # lower end of the band that holds whole curves if q is right, (g,)
+    null_upper: np.ndarray  # its upper end, (g,)
+    alpha: float  # one minus the coverage of interval and band
 
 
-@cache
-def _gaussian_dimension(k: int, m: int) -> float:
-    """How many dimensions neighbours see among k draws of a Gaussian."""
-    noise = cpu.randn(50, k, m, generator=stream(0, "dimension"), dtype=torch.double)
-    return _dimension(*_neighbour_distances(noise))
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Cells of neighbouring ranks, with statistics of counts (g, c) below the end of each."""
+
+    edges: np.ndarray  # ranks at which the g cells begin, and p at last, (g + 1,)
+    sizes: tuple[int, ...]  # the weight of each cell
+    levels: np.ndarray  # the share of weight before each cell, and one at last, (g + 1,)
+
+    @classmethod
+    def of(cls, weights: np.ndarray) -> Self:
+        """Cells of p ranks with weights (p,): each alone if there are at most 60 of them."""
+        p = len(weights)
+        edges = np.arange(p + 1)
+        if p > MOST_CELLS:
+            # Halved down to one rank at both ends, where true parameters outside q are found.
+            ends = np.cumsum([1, *(2**i for i in range((p // MOST_CELLS).bit_length()))])
+            middle = np.linspace(ends[-1], p - ends[-1], MOST_CELLS - 2 * len(ends) + 1)
+            parts = [0], ends[:-1], middle.round(), p - ends[-2::-1], [p]
+            edges = np.concatenate(parts).astype(int)
+        sizes = np.add.reduceat(weights, edges[:-1])
+        return cls(edges, tuple(sizes.tolist()), np.append(0, np.cumsum(sizes)) / sizes.sum())
+
+    def below(self, ranks: np.ndarray) -> np.ndarray:
+        """How many of n ranks (n, j) lie below the end of each cell, with shape (g, j)."""
+        columns = np.sort(ranks, 0).T
+        return np.stack([np.searchsorted(column, self.edges[1:]) for column in columns], 1)
+
+    def compare(
+        self, ranks: np.ndarray, null: UniformRanks, seed: int, *statistics: Callable[..., Any]
+    ) -> list[RankStatistic]:
+        """Functions of counts, for ranks (n, j) and for null copies."""
+        data, found = self.below(ranks), []
+        copies = uniform_counts(len(ranks), self.sizes, null.n, seed)
+        for statistic in statistics:
+            values = np.broadcast_to(statistic(copies), (data.shape[1], null.n))
+            found.append(RankStatistic(statistic(data), values))
+        return found
+
+    def ks(self, below: np.ndarray) -> np.ndarray:
+        """The largest distance of the distribution function from the uniform one, at edges."""
+        n = below[-1, 0]
+        return np.abs(below - n * self.levels[1:, None]).max(0) / n
+
+    def chi_square(self, below: np.ndarray) -> np.ndarray:
+        """Pearson's statistic over bins."""
+        starts = self.bins(below[-1, 0])
+        expected = below[-1, 0] * np.diff(self.levels[starts])[:, None]
+        counts = np.diff(below[starts[1:] - 1], axis=0, prepend=0)
+        return (np.square(counts - expected) / expected).sum(0)
+
+    def bins(self, n: int) -> np.ndarray:
+        """The cells at which bins begin that hold 20 of n ranks each or more, and g at last."""
+        g = len(self.sizes)
+        most = min(g, MOST_BINS, max(2, n // IN_BIN))
+        count = max(min(2, most), g // -(-g // most))
+        # The edges nearest to equal shares.
+        distance = np.abs(self.levels - np.linspace(0, 1, count + 1)[:, None])
+        return np.unique(distance.argmin(1))
+
+    def surprise(self, below: np.ndarray) -> np.ndarray:
+        """The surprise of whole curves."""
+        first, table = surprises(int(below[-1, 0]), self.sizes)
+        g, w = table.shape
+        # Beyond the table a tail counts no further, for data and copies alike.
+        index = np.clip(below[:-1] - first[:, None], 0, w - 1) + w * np.arange(g)[:, None]
+        return table.take(index).max(0)
+
+    def curve(self, ranks: np.ndarray, null: np.ndarray, alpha: float) -> RankCurve:
+        """Curves of ranks (n, j), which leave the band if and only if p <= alpha by null (H,)."""
+        n, size, alpha = len(ranks), len(null) + 1, inputs.check_number("alpha", alpha)
+        largest = int(alpha * size + 1e-9)
+        if not 1 <= largest < size:
+            raise ValueError(
+                f"alpha: expected at least {1 / size:.3g} with {size - 1} null copies, and less "
+                f"than 1; got {alpha}."
+            )
+        first, table = surprises(n, self.sizes)
+        # Within rounding error, as p-values are.
+        inside = table <= np.sort(null)[-largest] + 1e-9
+        last = inside.shape[1] - 1 - inside[:, ::-1].argmax(1)
+        ecdf = np.insert(self.below(ranks).T / n, 0, 0.0, axis=1)
+        lower, upper = clopper_pearson(ecdf, n, alpha)
+        inner = first + inside.argmax(1), first + last
+        least, most = (np.concatenate([[0], counts, [n]]) / n for counts in inner)
+        return RankCurve(self.levels, ecdf, lower, upper, least, most, alpha)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class RankResult(Result):
+    """What tests of ranks have in common, for j quantities."""
+
+    ranks: np.ndarray  # of the true parameters, (n, j)
+    names: tuple[str, ...]  # of the quantities
+    hypothesis: str = "q(theta | x) = p(theta | x) at almost every x, tested by ranks"
+    shared: ClassVar[tuple[str, ...]] = ("ranks",)
+
+    @property
+    def adjusted(self) -> np.ndarray:
+        """P-values adjusted for the number of quantities, by Holm, with shape (j,)."""
+        return holm(self.pvalue)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the quantities."""
+        return self.names
+
+    def _row(self, i: int) -> Self:
+        own = slice(i, i + 1)
+        return replace(self._take(own), ranks=self.ranks[:, own], names=self.names[own])

@@ -33,14 +33,15 @@ def coverage(result: CoverageResult, ax: Axes | None = None, alpha: float = 0.05
     holds a whole curve if q is right. Each curve, or the three farthest from zero, has pointwise
     intervals, of Clopper and Pearson for regions and of the bootstrap for TARP.
     """
-    check_kind("result", result, "that of coverage or tarp", "positions", "curve")
+    check_kind("result", result, "that of coverage or tarp", "regions", "curve")
     curve = result.curve(alpha)
     ax, levels = axes(ax, 2.7, legend_lines(result.names, 3)), curve.levels
     null_bands(ax, levels, alpha, (curve.null_lower - levels, curve.null_upper - levels))
     ax.axhline(0, label="if q = p", **DASHED)
     intervals = (curve.lower - levels, curve.upper - levels, f"{100 * (1 - alpha):g} % interval")
-    curves(ax, levels, curve.coverage - levels, result.names, np.zeros_like(levels), intervals)
-    ax.set(xlim=(0, 1), xlabel=f"level of {result.held}", ylabel="share of truths inside − level")
+    curves(ax, levels, curve.ecdf - levels, result.names, np.zeros_like(levels), intervals)
+    ax.set(xlim=(0, 1), xlabel=f"level of {result.regions}")
+    ax.set(ylabel="share of truths inside − level")
     return legend(ax, title=smallest_pvalue(result.adjusted, result.names))
 
 
@@ -73,7 +74,7 @@ def rank_ecdf(result: SBCResult, ax: Axes | None = None, alpha: float = 0.05) ->
     """Draws the distribution functions of all ranks, with a simultaneous null band."""
     check_kind("result", result, "that of sbc", "ranks", "ecdf")
     ax, curve = axes(ax, 3.65, legend_lines(result.names, 2)), result.ecdf(alpha)
-    null_bands(ax, curve.levels, alpha, (curve.lower, curve.upper))
+    null_bands(ax, curve.levels, alpha, (curve.null_lower, curve.null_upper))
     ax.plot([0, 1], [0, 1], label="if q = p", **DASHED)
     curves(ax, curve.levels, curve.ecdf, result.names, curve.levels)
     ax.set(xlabel="level of the rank", ylabel="share of truths below", **SHARES)
@@ -88,9 +89,10 @@ def rank_difference(result: SBCResult, ax: Axes | None = None, alpha: float = 0.
     """
     check_kind("result", result, "that of sbc", "ranks", "ecdf")
     ax, curve = axes(ax, 2.7, legend_lines(result.names, 2)), result.ecdf(alpha)
-    null_bands(ax, curve.levels, alpha, (curve.difference_lower, curve.difference_upper))
+    levels = curve.levels
+    null_bands(ax, levels, alpha, (curve.null_lower - levels, curve.null_upper - levels))
     ax.axhline(0, label="if q = p", **DASHED)
-    curves(ax, curve.levels, curve.difference, result.names, np.zeros_like(curve.levels))
+    curves(ax, levels, curve.ecdf - levels, result.names, np.zeros_like(levels))
     ax.set(xlim=(0, 1), xlabel="level of the rank", ylabel="share of truths below − level")
     return legend(ax, title=smallest_pvalue(holm(result.envelope.pvalue), result.names))
 

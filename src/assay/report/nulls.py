@@ -62,16 +62,16 @@ def average_figures(check: Verdict) -> dict[str, dict[str, Any]]:
         layout: dict[str, Any] = {"height": 240}
         if name == "sbc":
             curve, what = result.ecdf(check.alpha), "Ranks of true parameters among draws of q"
-            ends, lines = (curve.difference_lower, curve.difference_upper), curve.difference
-            right, ideal = np.zeros_like(curve.levels), []
+            ends = curve.null_lower - curve.levels, curve.null_upper - curve.levels
+            lines, right, ideal = curve.ecdf - curve.levels, np.zeros_like(curve.levels), []
             titles = axis("level of the rank", (0, 1)), axis("share below − level")
             zero = {"x0": 0, "x1": 1, "xref": "paper", "y0": 0.0, "y1": 0.0, "line": DASHED}
             layout["shapes"] = [{"type": "line", **zero}]
         else:
-            curve, what = result.curve(check.alpha), f"Expected coverage of {result.held}"
-            ends, lines = (curve.null_lower, curve.null_upper), curve.coverage
+            curve, what = result.curve(check.alpha), f"Expected coverage of {result.regions}"
+            ends, lines = (curve.null_lower, curve.null_upper), curve.ecdf
             right, ideal = curve.levels, [line([0, 1], [0, 1], "if q = p", **DASHED)]
-            titles = axis(f"level of {result.held}", (0, 1)), axis("share inside", (0, 1.01))
+            titles = axis(f"level of {result.regions}", (0, 1)), axis("share inside", (0, 1.01))
         band = null_band(curve.levels, ends, check.alpha)
         layout |= dict(zip(("xaxis", "yaxis"), titles, strict=True))
         each = list(zip(result.names, np.atleast_1d(result.adjusted), strict=True))[:MOST_PVALUES]
