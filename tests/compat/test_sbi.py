@@ -64,14 +64,6 @@ class TestWhatSbiTests:
         assert test.train_on_observed_data(seed=5).state is LC2STState.READY
         assert 0 < test.get_statistic_on_observed_data(**at) != first
 
-    @both
-    @pytest.mark.parametrize("classifier", ["mlp", "random_forest", MLPClassifier])
-    def test_options(self, method, classifier):
-        test, at = build(method, classifier=classifier, z_score=True, num_folds=2, device="gpu")
-        assert test.train_on_observed_data().state is LC2STState.OBSERVED_TRAINED
-        assert len(test.trained_clfs) == 2
-        assert test.get_statistic_on_observed_data(**at) > 0
-
     def test_nulls_of_another_flow(self):
         nulls = build(LC2ST_NF)[0].train_under_null_hypothesis().trained_clfs_null
         test, _ = build(LC2ST_NF, data(q=RIGHT), RIGHT, trained_clfs_null=nulls)
@@ -81,7 +73,7 @@ class TestWhatSbiTests:
         with pytest.raises(ValueError, match="already trained"):
             test.train_under_null_hypothesis()
 
-    def test_refusals(self):
+    def test_what_cannot_be_asked(self):
         test, at = build(LC2ST, permutation=False)
         with pytest.raises(RuntimeError, match="not ready"):
             test.p_value(**at)
@@ -128,9 +120,9 @@ class TestWhatIsDifferent:
         assert found == (1 + sum(t >= observed for t in null)) / 20
 
     @both
-    @pytest.mark.parametrize("options", [{"num_folds": 3}, {"num_ensemble": 2}])
+    @pytest.mark.parametrize("options", [{"num_folds": 3, "z_score": True}, {"num_ensemble": 2}])
     def test_folds_and_ensembles(self, method, options):
-        test, at = build(method, data(300), num_trials_null=19, **options)
+        test, at = build(method, data(300), num_trials_null=19, device="gpu", **options)
         assert trained(test).p_value(**at) == 0.05
         assert {len(folds) for folds in test.trained_clfs_null.values()} == {test.num_folds}
 
@@ -155,24 +147,21 @@ class TestWhatIsDifferent:
             ({"classifier_kwargs": {"max_iter": 300, "alpha": 0.1}}, MLPClassifier),
         ],
     )
-    def test_other_classifiers_are_sbi_s_with_nulls_that_keep_the_pairs(self, options, kind):
+    def test_other_classifiers_are_sbi_s_with_nulls_that_keep_the_pairs(
+        self, options, kind, monkeypatch
+    ):
         """Both classes have the same x, in the data and in nulls."""
         test, at = build(LC2ST, **options)
-        original, observations = theirs.train_lc2st, []
+        original, places = theirs.train_lc2st, []
 
         def watched(theta_p, theta_q, x_p, x_q, clf):
-            observations.append((x_p, x_q))
+            places.append(torch.equal(x_p, x_q))
             return original(theta_p, theta_q, x_p, x_q, clf)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(theirs, "train_lc2st", watched)
-            trained(test)
-        fits = [
-            *test.trained_clfs,
-            *(f for folds in test.trained_clfs_null.values() for f in folds),
-        ]
+        monkeypatch.setattr(theirs, "train_lc2st", watched)
+        fits = sum(trained(test).trained_clfs_null.values(), test.trained_clfs)
         assert [type(fit) for fit in fits] == [kind] * 3
-        assert [torch.equal(x_p, x_q) for x_p, x_q in observations] == [True] * 3
+        assert places == [True] * 3
         assert test.p_value(**at) in (1 / 3, 2 / 3, 1)
 
     def test_widths_and_random_state_keep_the_stack(self):
@@ -189,10 +178,7 @@ class TestWhatIsDifferent:
         test.train_on_observed_data()
         high, low = test.get_scores(at, X_O, test.trained_clfs).probabilities[0]
         assert high > 0.5 > low
-
-    def test_rows_of_several_observations(self):
-        network = build(LC2ST)[0].train_on_observed_data().trained_clfs[0]
-        rows = np.random.default_rng(0).normal(size=(5, 4))
+        rows, (network,) = np.random.default_rng(0).normal(size=(5, 4)), test.trained_clfs
         one_by_one = [network.predict_proba(row[None])[0] for row in rows]
         np.testing.assert_allclose(network.predict_proba(rows), one_by_one, rtol=1e-5)
 

@@ -46,7 +46,7 @@ class Classifier(ABC):
         >>> class Correlation(Classifier):
         ...     def fit(self, copies, seed):
         ...         tables = [copies.rows(h) for h in range(len(copies))]
-        ...         return Line([((t * x)[y].mean() - (t * x)[~y].mean()) for t, x, y in tables])
+        ...         return Line([(t * x)[y].mean() - (t * x)[~y].mean() for t, x, y in tables])
         >>> class Line(Scores):
         ...     def __init__(self, slopes):
         ...         self.slopes = torch.stack(slopes)[:, None]  # (H + 1, 1)

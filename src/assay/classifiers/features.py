@@ -47,9 +47,9 @@ class Pooled(Frame):
 class Conditional(Frame):
     """Members are standardised by mean and scale given x.
 
-    Both are ridge regressions on x and n random Fourier features of it, over all members: of theta
-    first, and then of the logarithm of the residuals. Where a posterior is narrow and moves with
-    x, features of moderate frequency then depend on its shape.
+    Both are ridge regressions on x and n random Fourier features of it: of theta first, and then
+    of the logarithm of the residuals. Where a posterior is narrow and moves with x, features of
+    moderate frequency then depend on its shape.
     """
 
     n: int = 256
@@ -137,13 +137,12 @@ Whitened = Within  # where sets are whitened outside of a bank
 class Joint:
     r"""Random Fourier features of members and x together.
 
-    With coordinates u of a member in its frame, and x on a common scale, they are
-    :math:`\cos(\omega_i u + \nu_i x + b_i)` with random frequencies and phases.
+    They are :math:`\cos(\omega_i u + \nu_i x + b_i)`, with random frequencies and phases.
 
     Args:
         n: The number of features.
         bandwidth: The typical length of a frequency of u; those of x have length one.
-        frame: The coordinates of members.
+        frame: The coordinates u of members.
     """
 
     n: int = 512

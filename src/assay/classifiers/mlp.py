@@ -150,10 +150,8 @@ class MLP(Classifier):
         return torch.cat(tensors, 1)[: len(copies)].clone()
 
     def _schedule(self, steps: int) -> Tensor:
-        """What is kept of weights, the rate, and the scale of gradients, with shape (steps, 3).
-
-        One cycle of rates: a fifth of the steps up to the peak, the rest down to zero.
-        """
+        """What is kept of weights, the rate, and the scale of gradients, with shape (steps, 3)."""
+        # One cycle of rates: a fifth of the steps up to the peak, the rest down to zero.
         peak = max(1, round(0.2 * steps))
         down = steps - peak
         cycle = [0.04 + 0.48 * (1 - math.cos(math.pi * i / peak)) for i in range(peak)]
@@ -186,17 +184,17 @@ class Networks(Scores):
             weights = weights.expand(max(len(weights), FEWEST_COPIES), -1)
             layers = _layers(_flat(weights, self.widths), self.widths)
             logits = _logits(layers, inputs.expand(len(weights), -1, -1), [None] * len(layers))
-            logits = logits[: part.shape[:2].numel()].unflatten(0, part.shape[:2])
-            means.append(_sigmoid(logits).mean(0))
+            members = logits[: part.shape[:2].numel()].unflatten(0, part.shape[:2])
+            means.append(_sigmoid(members).mean(0))
         return torch.cat(means)
 
 
 class _Stack:
     """Networks of one shape, their gradients and the means of AdamW, in buffers made once.
 
-    Gradients are written out by hand: at this size the tape of autograd, which allocates every
-    intermediate anew, costs more than the products. So is AdamW (Loshchilov and Hutter 2019), as
-    :class:`torch.optim.AdamW` loads torch's compiler, for seconds.
+    Gradients are written out by hand: autograd's tape, which allocates every intermediate anew,
+    costs more than such small products. So is AdamW (Loshchilov and Hutter 2019): torch's own
+    loads a compiler, for seconds.
     """
 
     def __init__(self, initial: Tensor, widths: tuple[int, ...], copies: int, rows: int) -> None:
@@ -210,11 +208,8 @@ class _Stack:
         self.scratch = [scratch[: h.numel()].view_as(h) for h in self.hidden]
 
     def train(self, inputs: Tensor, labels: Tensor, weights: Tensor, schedule: Tensor) -> None:
-        """Takes a step for each row of the schedule (t, 3), with so many rows (c, b, ...) each.
-
-        Labels are one for class 1, weights those of the rows in the loss; c is 1 if all copies
-        share them.
-        """
+        # A step for each row of the schedule (t, 3), with inputs (c, b, in), labels (c, b) and
+        # weights of the rows in the loss (c, b) each; c is 1 where all copies share them.
         parts = (part.split(self.rows, 1) for part in (inputs, labels, weights))
         for x, y, w, (kept, rate, root) in zip(*parts, schedule, strict=True):
             self._compute_gradient(x.expand(len(self.hidden[0]), -1, -1), y, w)
@@ -272,10 +267,8 @@ def _inputs(theta: Tensor, x: Tensor, width: int) -> Tensor:
 
 
 def _initial(widths: tuple[int, ...], padded: tuple[int, ...], seed: int) -> Tensor:
-    """The initial weights (p,) of every copy, uniform in plus or minus fan_in^(-1/2).
-
-    Padding is zero, and stays so: a unit without weights has no gradient.
-    """
+    """The initial weights (p,) of every copy, uniform in plus or minus fan_in^(-1/2)."""
+    # Padding is zero, and stays so: a unit without weights has no gradient.
     generator, weights = stream(seed, "weights"), cpu.zeros(sum(_sizes(padded)))
     layers = _layers(weights, padded)
     for (fan_in, fan_out), (weight, bias) in zip(pairwise(widths), layers, strict=True):

@@ -148,13 +148,10 @@ class Surface:
         return 0.25 * self.contrasts / (self.values + penalty * self.values.mean())
 
     def risks(self, penalty: float) -> Tensor:
-        r"""Risks (H + 1,) in the manner of Mallows, :math:`w^T G w - \delta^T w / 2 + \nu / 2 N`.
-
-        The squared error of a fit to N labels of variance 1/4, less a constant, and the optimism
-        of having been fitted to them, with the effective number of parameters :math:`\nu`.
-        """
+        """Estimated risks (H + 1,): squared errors of the fits, less a constant."""
         weights = self.weights(penalty)
         error = (weights.square() * self.values - 0.5 * weights * self.contrasts).sum(1)
+        # The optimism of having been fitted to these rows is added, in the manner of Mallows.
         parameters = (self.values / (self.values + penalty * self.values.mean())).sum()
         return error + 0.5 * parameters / self.rows
 
