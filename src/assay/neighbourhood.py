@@ -23,10 +23,9 @@ FEW_FEATURES = 4  # with more, near means near for q rather than near in x
 MOST_FITTED, FEWEST_MEMBERS = 4000, 4  # sets to learn from, and members to take a width of
 COSINES, DIRECTIONS = 64, 256  # of x in a regression; random ones in place of more features
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # of the regression that are tried
-SETS_PER_COEFFICIENT = 12  # of a local-quadratic fit
+SETS_PER_COEFFICIENT, TINY = 12, 1e-12  # of a local-quadratic fit
 IQR = 1.349  # the interquartile range of a standard normal distribution
 MOST_ROWS = 10_000  # from which quartiles are taken; torch.quantile has a limit
-TINY = 1e-12
 
 
 def standard_deviation(rows: Tensor) -> Tensor:
@@ -164,8 +163,7 @@ class DistanceForQ(Distance):
         design = regression_design(scale(x), COSINES)
         weights, explained = ridge(design, targets)
         weights = weights / standard_deviation(design @ weights) * explained.sqrt()
-        weights = weights * math.sqrt(FEW_FEATURES / len(explained))
-        return cls(scale=scale, weights=weights)
+        return cls(scale=scale, weights=weights * math.sqrt(FEW_FEATURES / len(explained)))
 
     def coordinates(self, x: Tensor, x_o: Tensor) -> tuple[Tensor, Tensor]:
         """Coordinates (n, e) and (o, e) in which the distance is Euclidean."""
@@ -244,9 +242,9 @@ def local_quadratic(
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""The design (n, p) of a local-quadratic fit at x_o, and the weights (p, n) of coefficients.
 
-    From coordinates (n, e) near that of x_o, (e,), by the kernel :math:`1 - (d_i / d_{max})^2` and
-    powers up to two of the leading principal coordinates, as many as n can carry. The first row is
-    a mean at x_o: it sums to one, and removes errors of first and second order in the distance.
+    Near x_o, by the kernel :math:`1 - (d_i / d_{max})^2`, in powers up to two of the leading
+    principal coordinates, as many as n simulations can carry. The first weights, of the mean at
+    x_o, sum to one, and remove errors of first and second order in the distance.
     """
     offset = (coordinates - centre).double()
     n, e = offset.shape

@@ -139,10 +139,9 @@ def check_count(name: str, value: Any, least: int = 1, most: float = MOST) -> in
     """A whole number of at least `least` and at most `most`, or refuses."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name}: expected a whole number; got {type_name(value)}.")
-    if value < least:
-        raise ValueError(f"{name}: expected at least {least}; got {value}.")
-    if value > most:
-        raise ValueError(f"{name}: expected at most {most}; got {value}.")
+    if not least <= value <= most:
+        bound = f"at least {least}" if value < least else f"at most {most}"
+        raise ValueError(f"{name}: expected {bound}; got {value}.")
     return int(value)
 
 
