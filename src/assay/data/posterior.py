@@ -353,7 +353,7 @@ _NOT_INVERSE = (
 )
 
 
-def latents(coordinates: Coordinates, theta: Tensor, x: Tensor) -> Tensor:
+def latents(coordinates: Coordinates, theta: Tensor, x: Tensor, *, finite: bool = True) -> Tensor:
     """Latents (n, m) of parameters (n, m) at observations (n, ...), some rows at a time."""
     name = "flow.theta_to_base"
     parts = zip(theta.split(ROWS), x.split(ROWS), strict=True)
@@ -361,13 +361,9 @@ def latents(coordinates: Coordinates, theta: Tensor, x: Tensor) -> Tensor:
     if any(z.shape[1:] != theta.shape[1:] for z in each):
         got = tuple(each[0].shape)
         raise ValueError(f"{name}: expected shape {tuple(theta.shape)}; got {got}.")
-    return torch.cat(each).to(theta)
-
-
-def flow_to_base(flow: Flow, theta: Tensor, x: Tensor) -> Tensor:
-    """Maps parameters (n, m) at observations (n, ...) to latents (n, m), and checks them."""
-    z = latents(flow.theta_to_base, theta, x)
-    check_finite("flow.theta_to_base(theta, x)", z)
+    z = torch.cat(each).to(theta)
+    if finite:
+        check_finite(f"{name}(theta, x)", z)
     return z
 
 
@@ -396,7 +392,8 @@ def check_inverse(flow: Flow, base: Base, x: Tensor, generator: torch.Generator)
         raise ValueError(
             f"flow.sample: expected draws of {base.dim} parameters; got {theta.shape[2]}."
         )
-    z = flow_to_base(flow, theta.flatten(0, 1), x.repeat_interleave(theta.shape[1], 0))
+    x = x.repeat_interleave(theta.shape[1], 0)
+    z = latents(flow.theta_to_base, theta.flatten(0, 1), x)
     check_base(z, base, "flow", _NOT_INVERSE)
 
 
@@ -425,7 +422,8 @@ def check_sets(flow: Flow, base: Base, draws: Tensor, x: Tensor, groups: Tensor)
     """
     if not isinstance(base, StandardNormal):
         return
-    z = flow_to_base(flow, draws.flatten(0, 1), x.repeat_interleave(draws.shape[1], 0))
+    x = x.repeat_interleave(draws.shape[1], 0)
+    z = latents(flow.theta_to_base, draws.flatten(0, 1), x)
     for group in groups.cpu():
         p = _normality(z.cpu().double().unflatten(0, draws.shape[:2])[group])
         if len(groups) * p < FALLBACK:
