@@ -181,8 +181,8 @@ class TestSets:
                 check_sets(flow, flow.base, draws, self.X, self.GROUPS)
 
     def test_a_right_flow_passes_and_another_base_is_left_alone(self, gaussian):
+        flow = gaussian(width=2.0)
         for seed in range(20):
-            flow = gaussian(width=2.0)
             draws = flow.draw(self.X, 16, stream(seed, "right"))
             check_sets(flow, flow.base, draws, self.X, self.GROUPS)
         check_sets(gaussian(), as_base(WIDE, 3), self.X[:, None], self.X, self.GROUPS)

@@ -77,13 +77,6 @@ def test_draws_of_chains_are_taken_at_random():
         assay.Calibration({"mu": THETA}, X, chains)
 
 
-def test_columns_of_a_data_array():
-    parts = {"dims": ("n", "d"), "coords": {"d": SimpleNamespace(values=["u", "v"])}}
-    kind = type("DataArray", (SimpleNamespace,), {"__module__": "xarray.core"})
-    found = assay.Calibration(THETA, kind(values=X.numpy(), ndim=2, **parts), Q)
-    assert found.layout.names == ("u", "v")
-
-
 def test_structured_parameters():
     theta = {"mu": THETA[:, 0], "beta": torch.cat([THETA, X], 1).reshape(60, 2, 2)}
     table = as_table("theta", theta)

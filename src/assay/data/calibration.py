@@ -48,7 +48,7 @@ from .posterior import (
     check_base,
     check_inverse,
     flow_sample,
-    flow_to_base,
+    latents,
 )
 from .tables import Layout, Table, named_draws
 
@@ -237,8 +237,7 @@ class Calibration(guards.Sealed):
         if not keep.any():
             bad = ", ".join(name for name, rows in finite.items() if not rows.any())
             raise ValueError(f"{bad}: expected rows that are finite; got none.")
-        theta, x, theta_q = (array[keep] for array in arrays.values())
-        return cls(theta, x, theta_q, embed)
+        return cls(**{name: array[keep] for name, array in arrays.items()}, embed=embed)
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -304,10 +303,10 @@ class Calibration(guards.Sealed):
         return self.subset(self.order)
 
     def own_seed(self, seed: int) -> int:
-        """A seed that also depends on x, by ranks of its features: no null changes these.
+        """A seed that also depends on x, which no null changes; on members if x has few values.
 
-        Ranks of a single feature say nothing once rows are sorted; which of its neighbouring gaps
-        is the larger does. Where x has few values, the seed is :meth:`members_seed`.
+        It depends on ranks of features, for a single one on which neighbouring gap is the larger:
+        once rows are sorted, its ranks say nothing.
         """
         if not has_order(self._ranks):
             return self.members_seed(seed)
@@ -368,17 +367,14 @@ class Calibration(guards.Sealed):
         base, seed = as_base(flow.base, self.m), seed_of(seed)
         rows = cpu.randperm(len(self), generator=stream(seed, "handful"))
         check_inverse(flow, base, self.x[rows], stream(seed, "flow"))
-        rows = rows[:HANDFUL]
-        check_base(flow_to_base(flow, self.theta_q[rows, 0], self.x[rows]), base, "theta_q")
-        z = flow_to_base(flow, self.theta, self.x)
-        named: Any = {"names": self.names, "layout": self.layout}
-        return Latents(z, self.x, embed=self.embed, base=base, flow=flow, **named)
+        rows, to_base = rows[:HANDFUL], flow.theta_to_base
+        check_base(latents(to_base, self.theta_q[rows, 0], self.x[rows]), base, "theta_q")
+        z = latents(to_base, self.theta, self.x)
+        about: Any = {"names": self.names, "layout": self.layout, "embed": self.embed}
+        return Latents(z, self.x, base=base, flow=flow, **about)
 
     def nearest(self, near: Any = None) -> Nearest:
-        """What is near x_o: by a share, or by :class:`assay.Nearest`, with a distance that fits.
-
-        With up to four features, or for latents, near is meant in x; with more, near for q.
-        """
+        """What is near x_o: in x for up to four features or for latents; else, near for q."""
         chosen = as_nearest(near)
         if chosen.distance is not None:
             return chosen
@@ -408,10 +404,7 @@ class Calibration(guards.Sealed):
         return Observation(x_o, guards.features_of(x_o, self.embed, self.layout), single)
 
     def observe(self, draws: Draws, seed: int = 0) -> ObservedDraws:
-        """Checks draws at one observation or many, and brings them into this space.
-
-        In latent space, draws are made with the seed where none are given.
-        """
+        """Checks draws, or in latent space makes them with the seed if there are none."""
         draws = Draws.of(draws)
         observation = self.observation(draws)
         theta = draws.parameters(len(observation.x), self.theta, self.names)
@@ -469,10 +462,10 @@ class Latents(Calibration):
         if draws.theta is not None:
             theta = draws.parameters(len(x), self.theta, self.names)
         else:
-            streams = [stream(seed, "evaluation", i) for i in range(len(x))]
-            each = zip(x.split(1), streams, strict=True)
-            theta = torch.cat([flow_sample(self.flow, at, n, own) for at, own in each])
-        z = flow_to_base(self.flow, theta.flatten(0, 1), x.repeat_interleave(n, 0))
+            flow, chance = self.flow, partial(stream, seed, "evaluation")
+            each = enumerate(x.split(1))
+            theta = torch.cat([flow_sample(flow, x_i, n, chance(i)) for i, x_i in each])
+        z = latents(self.flow.theta_to_base, theta.flatten(0, 1), x.repeat_interleave(n, 0))
         if draws.theta is not None:
             order = cpu.randperm(len(z), generator=stream(seed, "handful"))
             check_base(z[order], self.base, "theta_o")

@@ -39,7 +39,7 @@ ROUGH = 0.7
 # The variance of logarithms of spacings below which two sets are alike, and a bound on its chance
 # for independent draws: it was at most 0.1 for every density and lattice that was tried.
 ALIKE, CHANCE = 0.1, 0.25
-TINY = torch.finfo(torch.float64).tiny
+TINY = torch.finfo(torch.float64).tiny  # in place of a spacing of zero
 # Lags at which draws are compared, and the least correlation that counts, also in standard errors.
 LAGS, ERRORS, LEAST = 8, 7.0, 0.05
 

@@ -25,7 +25,7 @@ from torch.distributions import Distribution
 from .._support.inputs import as_tensors, check_finite, check_kind, cpu, error_line
 from .._support.random import call_user_code, isolated, stream
 from .._support.work import time_limit
-from .tables import Layout, Table, named_table
+from .tables import Layout, Table, layout_of, named_table
 
 # Draws by which a flow is checked, and x at which they are made.
 HANDFUL, SITES = 512, 16
@@ -236,7 +236,7 @@ class FunctionPosterior(Posterior):
     way: Way
     convert: Callable[[Tensor], Any] = Tensor.clone  # makes of x what the function is given
     flow: "Flow | None" = None  # the object whose method it is, if it has an inverse and a base
-    layout: Layout | None = None  # names of the parameters, if draws have them
+    names: tuple[str, ...] | None = None  # of the parameters, if draws have them
     repeats: bool = True  # whether the same seed gives the same draws
 
     def sample_batched(self, x: Tensor, n: int) -> Any:
@@ -250,17 +250,12 @@ class FunctionPosterior(Posterior):
             given = self.convert(some)
             draws = draws_of(self.function(given), n) if alone else self.function(given, n)
             tables.append(as_table("posterior", draws, 2 if many else 1))
-        layout = self.layout or tables[0].layout
+        layout = tables[0].layout if self.names is None else layout_of(self.names)
         if layout is not None:
             tables = [table.like(layout, "posterior", "its first draws") for table in tables]
         arrays = [as_tensors({"posterior": table.array})["posterior"] for table in tables]
         array = arrays[0] if many else torch.stack(arrays)
         return Table(array.swapaxes(0, 1) if self.way.samples_first else array, layout)
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """Names of the parameters, if the function gives them."""
-        return None if self.layout is None else self.layout.names
 
     @property
     def rows(self) -> int:
@@ -312,9 +307,9 @@ def _first_way(
         except Exception as problem:
             problems.setdefault(way.words, error_line(problem))
         else:
-            first, again = (table.array for table in tables)
+            (first, named), (again, _) = tables
             repeats = torch.allclose(first, again, rtol=0, atol=0, equal_nan=True)
-            return replace(q, layout=tables[0].layout, repeats=repeats)
+            return replace(q, names=named.names if named else None, repeats=repeats)
     raise TypeError(
         f"posterior: expected sample(x, n), which takes one observation x, a tensor of shape "
         f"{tuple(x.shape[1:])}, and returns n draws (n, m), or another function of x; calling it "
@@ -353,7 +348,7 @@ _NOT_INVERSE = (
 )
 
 
-def latents(coordinates: Coordinates, theta: Tensor, x: Tensor) -> Tensor:
+def latents(coordinates: Coordinates, theta: Tensor, x: Tensor, *, finite: bool = True) -> Tensor:
     """Latents (n, m) of parameters (n, m) at observations (n, ...), some rows at a time."""
     name = "flow.theta_to_base"
     parts = zip(theta.split(ROWS), x.split(ROWS), strict=True)
@@ -361,13 +356,9 @@ def latents(coordinates: Coordinates, theta: Tensor, x: Tensor) -> Tensor:
     if any(z.shape[1:] != theta.shape[1:] for z in each):
         got = tuple(each[0].shape)
         raise ValueError(f"{name}: expected shape {tuple(theta.shape)}; got {got}.")
-    return torch.cat(each).to(theta)
-
-
-def flow_to_base(flow: Flow, theta: Tensor, x: Tensor) -> Tensor:
-    """Maps parameters (n, m) at observations (n, ...) to latents (n, m), and checks them."""
-    z = latents(flow.theta_to_base, theta, x)
-    check_finite("flow.theta_to_base(theta, x)", z)
+    z = torch.cat(each).to(theta)
+    if finite:
+        check_finite(f"{name}(theta, x)", z)
     return z
 
 
@@ -396,7 +387,8 @@ def check_inverse(flow: Flow, base: Base, x: Tensor, generator: torch.Generator)
         raise ValueError(
             f"flow.sample: expected draws of {base.dim} parameters; got {theta.shape[2]}."
         )
-    z = flow_to_base(flow, theta.flatten(0, 1), x.repeat_interleave(theta.shape[1], 0))
+    x = x.repeat_interleave(theta.shape[1], 0)
+    z = latents(flow.theta_to_base, theta.flatten(0, 1), x)
     check_base(z, base, "flow", _NOT_INVERSE)
 
 
@@ -425,7 +417,8 @@ def check_sets(flow: Flow, base: Base, draws: Tensor, x: Tensor, groups: Tensor)
     """
     if not isinstance(base, StandardNormal):
         return
-    z = flow_to_base(flow, draws.flatten(0, 1), x.repeat_interleave(draws.shape[1], 0))
+    x = x.repeat_interleave(draws.shape[1], 0)
+    z = latents(flow.theta_to_base, draws.flatten(0, 1), x)
     for group in groups.cpu():
         p = _normality(z.cpu().double().unflatten(0, draws.shape[:2])[group])
         if len(groups) * p < FALLBACK:
