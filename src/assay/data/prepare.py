@@ -270,7 +270,8 @@ def _test_pairs(
         return z, ""
     if sampler.coordinates is not None:
         x = pairs.x.repeat_interleave(members.shape[1], 0)
-        u = latents(sampler.coordinates, members.flatten(0, 1), x).reshape(members.shape)
+        u = latents(sampler.coordinates, members.flatten(0, 1), x, finite=False)
+        u = u.reshape(members.shape)
         # A true parameter at the end of its range may have no finite latent.
         if u.isfinite().all():
             return pairs.with_members(u[:, 0], u[:, 1:]), (
