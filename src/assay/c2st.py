@@ -23,6 +23,7 @@ from ._support.inputs import as_null, as_tensors, check_finite, check_kind, cpu,
 from ._support.random import Seed, mix_seed, seed_of, stream
 from .classifiers.base import Classifier, as_classifier
 from .classifiers.mlp import MLP
+from .data.calibration import Calibration
 from .data.guards import FEWEST_ROWS
 from .local.lc2st import check_probabilities
 from .nulls import Exchange, LabelCopies
