@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 import torch
 from distributed import Client, LocalCluster
-from sklearn.linear_model import LogisticRegression
 
 import assay
 from assay._support.work import run_jobs
-from experiments.runs import Records, completed
 
 SQUARES = {n: n * n for n in range(120)}
 
@@ -31,10 +29,6 @@ def deadly(mark, n):
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return n * n
-
-
-def job(parts):
-    return {"square": parts["n"] ** 2}
 
 
 def posterior(x, n, fails_at=np.nan):
@@ -81,13 +75,6 @@ class TestDask:
                 os.kill(next(iter(executor._client.run(os.getpid).values())), signal.SIGKILL)
         assert found == SQUARES
 
-    def test_bits_of_nulls_of_scikit_learn(self, executor, gaussian):
-        calibration, draws = gaussian().calibration(200), gaussian().draws(torch.zeros(2))
-        forms = [assay.Sklearn(LogisticRegression(), *how) for how in ((), (executor,))]
-        serial, found = (assay.lc2st(calibration, c, assay.Exchange(19))(draws) for c in forms)
-        np.testing.assert_array_equal(found.null, serial.null)
-        assert found.pvalue == serial.pvalue
-
     def test_bits_of_a_simulator(self, executor):
         prior = torch.distributions.MultivariateNormal(torch.zeros(1), torch.eye(1))
         how = {"simulator": simulator, "prior": prior, "x_o": torch.zeros(1), "simulations": 200}
@@ -97,20 +84,12 @@ class TestDask:
         np.testing.assert_array_equal(found.bounds.width_upper, serial.bounds.width_upper)
         np.testing.assert_array_equal(found.predictive.null, serial.predictive.null)
 
-    def test_jobs_of_experiments(self, executor, tmp_path):
-        jobs = [{"n": n} for n in range(20)]
-        found = completed(jobs, job, Records(tmp_path / "r.jsonl"), executor)
-        assert found == [{"n": n, "square": n * n} for n in range(20)]
-
     def test_draws(self, executor):
         """The same bits; and what fails elsewhere is named, or left out."""
-        theta, x, far = torch.zeros(120, 1), torch.arange(120.0)[:, None], {"executor": executor}
-        found = (
-            assay.Calibration.of(posterior, theta, x, drawing=how).theta_q
-            for how in (None, assay.Drawing(**far))
-        )
-        assert torch.equal(*found)
+        theta, x, how = torch.zeros(120, 1), torch.arange(120.0)[:, None], {"executor": executor}
+        makes = partial(assay.Calibration.of, posterior, theta, x)
+        assert torch.equal(makes().theta_q, makes(drawing=assay.Drawing(**how)).theta_q)
         makes = partial(assay.Calibration.of, partial(posterior, fails_at=70), theta, x)
         with pytest.raises(ValueError, match=r"got none at x\[70\]"):
-            makes(drawing=assay.Drawing(**far))
-        assert len(makes(drawing=assay.Drawing(failures=0.01, **far))) == 119
+            makes(drawing=assay.Drawing(**how))
+        assert len(makes(drawing=assay.Drawing(failures=0.01, **how))) == 119

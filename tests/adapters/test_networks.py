@@ -9,7 +9,7 @@ import zuko
 
 import assay
 from assay._support.random import isolated, stream
-from assay.data.draw import draw_at
+from assay.data.draw import Sampler
 from assay.data.posterior import Posterior, as_posterior, latents
 
 THETA = torch.randn(200, 2, generator=stream(0, "theta"))
@@ -61,9 +61,9 @@ def test_latents_of_own_draws_are_normal(make):
 
     with isolated(stream(0, "network")):
         q = as_posterior(make(), X)
-    draws = draw_at(q, X.double(), 8, 0, "own").theta
+    draws = Sampler(q).draw(X.double(), 8, "own").theta
     assert draws.dtype == torch.float64
-    assert torch.equal(draws, draw_at(q, X.double(), 8, 0, "own").theta)
+    assert torch.equal(draws, Sampler(q).draw(X.double(), 8, "own").theta)
     z = latents(q.flow.theta_to_base, draws.flatten(0, 1), X.double().repeat_interleave(8, 0))
     assert min(kstest(column, "norm").pvalue for column in z.numpy().T) > 1e-4
 
@@ -92,7 +92,7 @@ def test_a_mixture_of_zuko():
     with isolated(stream(0, "network")):
         q = as_posterior(zuko.flows.GMM(2, 2), X)
     assert q.flow is None
-    assert draw_at(q, X, 4, 0, "own").theta.shape == (200, 4, 2)
+    assert Sampler(q).draw(X, 4, "own").theta.shape == (200, 4, 2)
 
 
 def test_a_ratio_estimator_of_lampe():
@@ -149,7 +149,7 @@ class TestTruncated:
         q = Truncated()
         theta, x = q.pairs(seed)
         z = q.coordinates(theta, x)
-        theta_q = draw_at(q, x, 8, seed, "draws").theta
+        theta_q = Sampler(q, seed).draw(x, 8, "draws").theta
         z_q = q.coordinates(theta_q, x[:, None])
         calibration = assay.Calibration.from_base(z, x) if latent else assay.Calibration(z, x, z_q)
         return float(assay.score(calibration, null=39)(self.X_O).pvalue)

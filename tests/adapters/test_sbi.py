@@ -11,7 +11,7 @@ from torch.distributions import AffineTransform
 
 import assay
 from assay._support.random import isolated, stream
-from assay.data.draw import draw_at
+from assay.data.draw import Sampler
 from assay.data.posterior import as_posterior, latents
 
 sbi = import_module("sbi.inference")
@@ -93,7 +93,7 @@ def own_latents(posterior, n=16, b=60):
     """Latents (b, n, m) of the posterior's own draws, by its flow or its coordinates."""
     theta, x = pairs(NORMAL, b)
     q = as_posterior(posterior, x)
-    draws = draw_at(q, x, n, 0, "own").theta
+    draws = Sampler(q).draw(x, n, "own").theta
     to_base = q.flow.theta_to_base if q.flow is not None else q.coordinates
     return latents(to_base, draws.flatten(0, 1), x.repeat_interleave(n, 0)).numpy()
 

@@ -8,7 +8,7 @@ import torch
 
 from assay import Drawing
 from assay._support.work import time_limit
-from assay.data.draw import draw_at
+from assay.data.draw import Sampler
 from assay.data.posterior import Posterior, as_posterior
 
 X = torch.arange(240.0).reshape(120, 2)
@@ -37,7 +37,7 @@ class Batched(Posterior):
 
 
 def draws(q=None, x=X, how=None, n=3, seed=0, purpose="here"):
-    return draw_at(Batched() if q is None else q, x, n, seed, purpose, how or Drawing())
+    return Sampler(Batched() if q is None else q, seed, how or Drawing()).draw(x, n, purpose)
 
 
 class TestDraws:

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 import scipy.stats
 import torch
@@ -105,7 +104,7 @@ class TestRanks:
         for width, least, most in ((1.5, 0, 0.7), (0.6, 1.5, 9)):
             counts = self.ranks(Wrong(width).zoomed(5000, 8))
             assert least < counts[[0, 8]].sum() / counts[[3, 5]].sum() < most
-        assert self.ranks(Wrong(shift=0.3).zoomed(5000, 8)) @ np.arange(9) / 5000 < 3.5
+        assert self.ranks(Wrong(shift=0.3).zoomed(5000, 8))[:4].sum() > 2500
 
 
 def test_every_test_takes_them():
@@ -115,25 +114,9 @@ def test_every_test_takes_them():
         found = assay.bounds(pairs, X_O, 0.5)
         assert ((found.width_lower < width) & (width < found.width_upper)).all()
         assert ((found.bias_lower < 0) & (0 < found.bias_upper)).all()
-        assert ((found.width_lower > 1).all()) == (width > 1)
+        assert (found.width_lower > 1).all() == (width > 1)
         assert lc2st(pairs, QDA(), Exchange(1)).quality().learned == (width > 1)
         assert (assay.score(pairs)(X_O).pvalue <= 0.05) == (width > 1)
-
-
-@pytest.mark.parametrize("n", [300, pytest.param(2000, marks=pytest.mark.slow)])
-def test_level(n):
-    """Rejections at 0.05 and 0.2 within 99.9 % binomial intervals; far off without weights."""
-
-    def pvalues(pairs):
-        parts = enumerate(torch.arange(len(pairs)).split(100))
-        tests = ((lc2st(pairs.subset(rows), QDA(), Exchange(19), seed=i), i) for i, rows in parts)
-        return np.array([test(RIGHT.at(100, i)).pvalue for test, i in tests]) - 1e-9
-
-    right, without = pvalues(RIGHT.zoomed(100 * n)), pvalues(plain(3000, 4))
-    for alpha in (0.05, 0.2):
-        low, high = scipy.stats.binom(n, alpha).interval(0.999)
-        assert low <= (right <= alpha).sum() <= high
-    assert (without <= 0.1).mean() > 0.5
 
 
 BOX = Box((0.0, 0.0), (1.0, 1.0))

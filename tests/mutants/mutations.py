@@ -523,7 +523,7 @@ MUTATIONS = (
     Mutation(
         "latents of a flow that is another q at x_o",
         "data/prepare.py",
-        "check_sets(sampler.flow, z.base, theta, observation.x, each)",
+        "check_sets(flow, z.base, theta, observation.x, each)",
         "pass",
         "tests/data/test_prepare.py::TestFlow::test_draws_of_another_q_at_x_o_alone",
     ),
@@ -630,8 +630,8 @@ MUTATIONS = (
     Mutation(
         "one stream for the draws at all observations",
         "data/draw.py",
-        "isolated(stream(seed, purpose, start + rows[0]))",
-        "isolated(stream(seed, purpose))",
+        "stream(self.seed, purpose, start + rows[0])",
+        "stream(self.seed, purpose)",
         "tests/data/test_draw.py::TestDraws::test_every_observation_has_a_stream_of_its_own",
     ),
     Mutation(

@@ -43,8 +43,6 @@ FEW, TOGETHER, NAMED = 100, 50, 5
 LEAVE_OUT = (
     "Mend it there; or leave up to a hundredth of all x out with drawing=Drawing(failures=0.01)."
 )
-# Observations (b, ...), and the number of the first.
-Job = tuple[Tensor, int]
 
 
 class Chunk(NamedTuple):
@@ -224,57 +222,109 @@ class PosteriorDraws(NamedTuple):
     left_out: tuple[str, ...]  # which observations are left out, and why
 
 
-def draw_at(
-    posterior: Posterior,
-    x: Tensor,
-    n: int,
-    seed: int,
-    purpose: str,
-    how: Drawing = PATIENT,
-    label: str = "x[{}]",
-    remedy: str = LEAVE_OUT,
-) -> PosteriorDraws:
-    """Makes n draws of q at each of some observations (b, ...), or refuses if too many fail.
+@dataclass(frozen=True, eq=False)
+class Sampler:
+    """A posterior, how draws of it are made, and the seed of their random streams."""
 
-    The seed and the purpose name random streams; the label turns numbers into names of x.
-    """
-    check_fits("draws at each x", n, WORD * len(x))
-    most = int(how.failures * len(x))
-    work = partial(_draw_chunk, posterior, n, seed, purpose, replace(how, executor=None), most)
-    step = posterior.rows * max(1, TOGETHER // posterior.rows)
-    jobs = ((x[first : first + step], first) for first in range(0, len(x), step))
-    draws: dict[int, np.ndarray] = {}  # (n, m) at each observation where they could be made
-    errors: dict[int, str] = {}  # at all others
-    silent = None if len(x) > FEW else True
-    with progress(desc=f"drawing: {purpose}", total=len(x), silent=silent, unit="x") as bar:
-        for _, (some, more) in run_jobs(how.executor, work, jobs):
-            draws.update(some)
-            errors.update(more)
-            bar.update(len(some) + len(more))
+    posterior: Posterior
+    seed: int = 0
+    how: Drawing = PATIENT
+
+    def draw(
+        self, x: Tensor, n: int, purpose: str, label: str = "x[{}]", remedy: str = LEAVE_OUT
+    ) -> PosteriorDraws:
+        """Makes n draws at each x (b, ...); the label names numbers of x, the purpose streams."""
+        check_fits("draws at each x", n, WORD * len(x))
+        most = int(self.how.failures * len(x))
+        here = replace(self, how=replace(self.how, executor=None))
+        work = partial(here.chunk, n, purpose, most)
+        step = self.posterior.rows * max(1, TOGETHER // self.posterior.rows)
+        jobs = ((x[first : first + step], first) for first in range(0, len(x), step))
+        draws: dict[int, np.ndarray] = {}  # (n, m) at each observation where they could be made
+        errors: dict[int, str] = {}  # at all others
+        silent = None if len(x) > FEW else True
+        with progress(desc=f"drawing: {purpose}", total=len(x), silent=silent, unit="x") as bar:
+            for _, (some, more) in run_jobs(self.how.executor, work, jobs):
+                draws.update(some)
+                errors.update(more)
+                bar.update(len(some) + len(more))
+                if len(errors) > most:
+                    break
+        left_out: tuple[str, ...] = ()
+        if errors:
+            names = [label.format(number) for number in sorted(errors)]
+            names = names[:NAMED] + ["..."] * (len(names) > NAMED)
+            where = f"{', '.join(names)} ({errors[min(errors)]})"
             if len(errors) > most:
-                break
-    left_out: tuple[str, ...] = ()
-    if errors:
-        names = [label.format(number) for number in sorted(errors)]
-        names = names[:NAMED] + ["..."] * (len(names) > NAMED)
-        where = f"{', '.join(names)} ({errors[min(errors)]})"
-        if len(errors) > most:
-            expected = "expected draws of q at every x"
-            raise ValueError(f"posterior: {expected}; got none at {where}. {remedy}")
-        rest = "These pairs are left out; nothing is said of q there."
-        share = f"{len(errors)} of {len(x)} x"
-        left_out = (f"No draws of q could be made at {share}: {where}. {rest}",)
-    kept = torch.from_numpy(np.array(sorted(draws)))
-    theta = torch.from_numpy(np.stack([draws[i] for i in sorted(draws)])).to(x)
-    with isolated(stream(seed, purpose, "remarks")):
-        remarks = posterior.remarks(x[kept.to(x.device)])
-    return PosteriorDraws(theta, kept, remarks, left_out)
+                expected = "expected draws of q at every x"
+                raise ValueError(f"posterior: {expected}; got none at {where}. {remedy}")
+            rest = "These pairs are left out; nothing is said of q there."
+            share = f"{len(errors)} of {len(x)} x"
+            left_out = (f"No draws of q could be made at {share}: {where}. {rest}",)
+        kept = torch.from_numpy(np.array(sorted(draws)))
+        theta = torch.from_numpy(np.stack([draws[i] for i in sorted(draws)])).to(x)
+        with isolated(stream(self.seed, purpose, "remarks")):
+            remarks = self.posterior.remarks(x[kept.to(x.device)])
+        return PosteriorDraws(theta, kept, remarks, left_out)
+
+    def chunk(
+        self, n: int, purpose: str, most: int, job: tuple[Tensor, int]
+    ) -> tuple[dict[int, np.ndarray], dict[int, str]]:
+        """Draws (n, m) at x (b, ...), of which the first has a number, and errors; by numbers."""
+        x, start = job
+        name = f"{purpose.replace(' ', '-')}-{n}-{self.seed}-{start:06d}.npz"
+        file = None if self.how.resume is None else existing_folder(self.how.resume) / name
+        given, step = x.cpu().numpy(), self.posterior.rows
+        kept = Chunk.read(file, given, "draws", "observations")
+        draws: dict[int, np.ndarray] = {}
+        errors: dict[int, str] = {}
+        calls = [range(len(x))[i : i + step] for i in range(0, len(x), step)]
+        try:
+            while calls:
+                rows = calls.pop(0)
+                if kept is not None and not failed(kept.results[rows]).any():
+                    draws.update((start + i, kept.results[i]) for i in rows)
+                    continue
+                if len(errors) > most:
+                    continue
+                generator = stream(self.seed, purpose, start + rows[0])
+                try:
+                    theta = self.call(x[rows].clone(), n, generator)
+                except Exception as problem:
+                    if len(rows) > 1:
+                        calls = [range(i, i + 1) for i in rows] + calls
+                    else:
+                        errors[start + rows[0]] = error_line(problem)
+                    continue
+                for i, each in zip(rows, theta, strict=True):
+                    if np.isfinite(each).all():
+                        draws[start + i] = each
+                    else:
+                        errors[start + i] = "NaN or infinity among the draws"
+        finally:
+            shape = next((each.shape for each in draws.values()), (n, 1))
+            none = np.full(shape, np.nan, given.dtype)
+            results = np.stack([draws.get(start + i, none) for i in range(len(x))])
+            Chunk(given, results).write(file)
+        return draws, errors
+
+    def call(self, x: Tensor, n: int, generator: torch.Generator) -> np.ndarray:
+        """Draws (b, n, m) at x (b, ...), in one call."""
+        with time_limit(self.how.limit), isolated(generator):
+            given = self.posterior.sample_batched(x, n)
+        theta = as_tensors({"draws": given})["draws"].to(x)
+        if theta.ndim != 3 or theta.shape[:2] != (len(x), n):
+            raise ValueError(
+                f"expected n = {n} draws at each x, with shape ({len(x)}, {n}, m); got "
+                f"{tuple(theta.shape)}"
+            )
+        return theta.cpu().numpy()
 
 
 def draw_pairs(
     posterior: Any, theta: Any, x: Any, k: int, embed: Embed | None, how: Drawing, seed: int
-) -> tuple[Posterior, dict[str, Any]]:
-    """The posterior as tests take it, and the arguments of a calibration with k draws of it.
+) -> tuple[Sampler, dict[str, Any]]:
+    """A sampler, and the arguments of a calibration with k draws of it at each x.
 
     Parameters take the order of the posterior's, where both have names.
     """
@@ -285,62 +335,14 @@ def draw_pairs(
     if embed is None:
         check_finite("x", x, "Leave these pairs out; x padded with NaN needs embed=.")
     layout = tables[1].layout
-    sampler = as_posterior(posterior, x, layout)
+    sampler = Sampler(as_posterior(posterior, x, layout), seed, how)
     table = Table(theta, tables[0].layout)
-    if sampler.names is not None:
-        table = table.like(layout_of(sampler.names), "theta", "the posterior")
+    if sampler.posterior.names is not None:
+        table = table.like(layout_of(sampler.posterior.names), "theta", "the posterior")
     if embed is None and (x.ndim > 2 or (layout and layout.packed)):
-        embed = sampler.embed
-    draws = draw_at(sampler, x, k, seed, "draws", how)
+        embed = sampler.posterior.embed
+    draws = sampler.draw(x, k, "draws")
     pairs = {"theta": table.array[draws.kept], "x": x[draws.kept], "theta_q": draws.theta}
     names = table.layout.names if table.layout else None
     about = {"names": names, "layout": layout, "remarks": draws.remarks + draws.left_out}
     return sampler, {**pairs, **about, "embed": embed}
-
-
-def _draw_chunk(
-    posterior: Posterior, n: int, seed: int, purpose: str, how: Drawing, most: int, job: Job
-) -> tuple[dict[int, np.ndarray], dict[int, str]]:
-    """Draws (n, m) at some x, or errors; where more than `most` x fail, others are not tried."""
-    x, start = job
-    name = f"{purpose.replace(' ', '-')}-{n}-{seed}-{start:06d}.npz"
-    file = None if how.resume is None else existing_folder(how.resume) / name
-    given, step = x.cpu().numpy(), posterior.rows
-    kept = Chunk.read(file, given, "draws", "observations")
-    draws: dict[int, np.ndarray] = {}
-    errors: dict[int, str] = {}
-    calls = [range(len(x))[i : i + step] for i in range(0, len(x), step)]
-    try:
-        while calls:
-            rows = calls.pop(0)
-            if kept is not None and not failed(kept.results[rows]).any():
-                draws.update((start + i, kept.results[i]) for i in rows)
-                continue
-            if len(errors) > most:
-                continue
-            try:
-                with time_limit(how.limit), isolated(stream(seed, purpose, start + rows[0])):
-                    theta = posterior.sample_batched(x[rows].clone(), n)
-                theta = as_tensors({"draws": theta})["draws"].to(x)
-                if theta.ndim != 3 or theta.shape[:2] != (len(rows), n):
-                    raise ValueError(
-                        f"expected n = {n} draws at each x, with shape ({len(rows)}, {n}, m); "
-                        f"got {tuple(theta.shape)}"
-                    )
-            except Exception as problem:
-                if len(rows) > 1:
-                    calls = [range(i, i + 1) for i in rows] + calls
-                else:
-                    errors[start + rows[0]] = error_line(problem)
-                continue
-            for i, each in zip(rows, theta.cpu().numpy(), strict=True):
-                if np.isfinite(each).all():
-                    draws[start + i] = each
-                else:
-                    errors[start + i] = "NaN or infinity among the draws"
-    finally:
-        shape = next((each.shape for each in draws.values()), (n, 1))
-        none = np.full(shape, np.nan, given.dtype)
-        results = np.stack([draws.get(start + i, none) for i in range(len(x))])
-        Chunk(given, results).write(file)
-    return draws, errors

@@ -22,12 +22,11 @@ from .._support.random import stream
 from ..neighbourhood import FEW_FEATURES, Distance, DistanceForQ, Nearest, as_nearest
 from ..printing import readable
 from .calibration import Calibration, Latents
-from .draw import Drawing, Draws, draw_at, draw_pairs
+from .draw import Drawing, Draws, Sampler, draw_pairs
 from .guards import autocorrelation
-from .posterior import AnotherQ, Embed, Posterior, as_posterior, check_sets, latents
+from .posterior import AnotherQ, Embed, as_posterior, check_sets, latents
 from .proposal import RESERVE, Around, NoCompanions, companions
 from .simulate import Runner, Simulations, one_of, parameters
-from .tables import Layout
 
 # Draws of q at each observation, and the share of them that must be in the range of those nearby.
 OBSERVED_DRAWS, OWN = 1000, 0.05
@@ -85,7 +84,7 @@ def prepare(
                 "simulator: expected it in place of pairs; got both. Use check(posterior, "
                 "simulator=simulator, prior=prior, x_o=x_o), or check(posterior, theta, x, x_o)."
             )
-        given = _as_draws(x_o)
+        given = x_o if isinstance(x_o, Draws) else Draws(x_o, n=OBSERVED_DRAWS)
         samples = _from_simulator(posterior, given, source, near, draws, embed, drawing, seed)
     elif isinstance(posterior, Calibration):
         if paired or embed is not None:
@@ -101,7 +100,7 @@ def prepare(
                 "None. Use check(posterior, theta, x, x_o)."
             )
         sampler, pairs = draw_pairs(posterior, theta, x, draws, embed, drawing, seed)
-        samples = _from_pairs(sampler, Calibration(**pairs), x_o, near, drawing, seed)
+        samples = _from_pairs(sampler, Calibration(**pairs), x_o, near)
     own_names, o = samples.pairs.parameter_names, len(samples.observed.x)
     if names is not None:
         own_names = check_names("names", names, samples.pairs.m)
@@ -117,8 +116,7 @@ def prepare(
 def _from_calibration(
     calibration: Calibration, x_o: Any, near: Nearest | None, draws: int, seed: int
 ) -> Samples:
-    given = _as_draws(x_o, calibration.layout)
-    given, pairs = given.many(calibration.observation(given).x), calibration
+    pairs, given = calibration, _observed(x_o, calibration)
     if isinstance(calibration, Latents):
         sets = calibration.sets(draws, stream(seed, "base"))
         about: Any = {"layout": calibration.layout, "embed": calibration.embed}
@@ -130,12 +128,9 @@ def _from_calibration(
     return Samples(pairs, calibration, pairs, given, calibration.nearest(near), pairs.remarks)
 
 
-def _from_pairs(
-    sampler: Posterior, pairs: Calibration, x_o: Any, near: Any, drawing: Drawing, seed: int
-) -> Samples:
-    given = _as_draws(x_o, pairs.layout)
-    observed = _with_draws(given.many(pairs.observation(given).x), sampler, drawing, seed)
-    test_pairs, remark = _test_pairs(sampler, pairs, observed, seed)
+def _from_pairs(sampler: Sampler, pairs: Calibration, x_o: Any, near: Any) -> Samples:
+    observed = _observed(x_o, pairs, sampler)
+    test_pairs, remark = _test_pairs(sampler, pairs, observed)
     near, many = as_nearest(near), pairs.features.shape[1] > FEW_FEATURES
     if near.distance is None and many and isinstance(test_pairs, Latents):
         # Base draws are other ones in each copy: near for q by its draws alone.
@@ -158,23 +153,22 @@ def _from_simulator(
     check_finite("x_o", given.x)
     prior, n, runner = source.prior, source.n, source.runner(given.x, seed)
     rows = given.x.reshape(-1, *runner.shape)
-    sampler, o = as_posterior(posterior, rows), len(rows)
+    sampler, o = Sampler(as_posterior(posterior, rows), seed, drawing), len(rows)
     first = max(round(FIRST * n), min(FEWEST_FIRST, n // 2))
     repeats = min(round(PREDICTIVE * n / o), MOST)
     repeats = repeats if repeats >= LEAST else 0
     counts = first, n - first - o * repeats, o * repeats
     # From the prior.
     theta, x, runner = runner.run("prior", partial(parameters, prior), counts[0])
-    k, label = max(k, theta.shape[1] + ENOUGH), "simulation {} of the prior"
-    of_q = draw_at(sampler, x, k, seed, "draws", drawing, label)
+    k = max(k, theta.shape[1] + ENOUGH)
+    of_q = sampler.draw(x, k, "draws", "simulation {} of the prior")
     theta, x, theta_q = theta[of_q.kept], x[of_q.kept], of_q.theta.to(theta)
     wide = Calibration(theta, x, theta_q, embed, remarks=of_q.left_out)
-    observed = _with_draws(given.many(wide.observation(given).x), sampler, drawing, seed)
+    observed = _observed(given, wide, sampler)
     # Around q at x_o.
     proposal = Around(wide.observe(observed, seed).draws, prior)
     theta, x, runner = runner.run("around", partial(parameters, proposal), counts[1])
-    label = "simulation {} around x_o"
-    of_q = draw_at(sampler, x, RESERVE * k, seed, "draws around x_o", drawing, label)
+    of_q = sampler.draw(x, RESERVE * k, "draws around x_o", "simulation {} around x_o")
     theta, x, theta_q = theta[of_q.kept], x[of_q.kept], of_q.theta.to(theta)
     about: Any = {"embed": embed, "remarks": of_q.remarks + of_q.left_out}
     try:
@@ -223,44 +217,40 @@ def _how_made(runner: Runner, counts: tuple[int, int, int], o: int, *, around: b
     return " ".join(sentences)
 
 
-def _as_draws(x_o: Any, layout: Layout | None = None) -> Draws:
-    """The observations, whose dicts are laid out as those of x."""
-    if isinstance(x_o, Draws):
+def _observed(x_o: Any, pairs: Calibration, sampler: Sampler | None = None) -> Draws:
+    """Observations (o, ...) like those of pairs, with draws there; none is left out."""
+    if not isinstance(x_o, Draws):
+        layout = pairs.layout if isinstance(x_o, Mapping) else None
+        x_o = Draws(x_o, n=OBSERVED_DRAWS, layout=layout)
+    x_o = x_o.many(pairs.observation(x_o).x)
+    if sampler is None or x_o.theta is not None:
         return x_o
-    return Draws(x_o, n=OBSERVED_DRAWS, layout=layout if isinstance(x_o, Mapping) else None)
-
-
-def _with_draws(given: Draws, sampler: Posterior, drawing: Drawing, seed: int) -> Draws:
-    """Observations (o, ...) with draws of q there, made if none are given; none is left out."""
-    if given.theta is not None:
-        return given
     remedy = (
         "Is x_o like the observations that the posterior was trained on? Draws that were made "
         "elsewhere can be given as x_o=Draws(x_o, theta_o)."
     )
-    how, label = replace(drawing, failures=0.0), "x_o[{}]"
-    at = draw_at(sampler, given.x, given.n, seed, "observations", how, label, remedy)
-    return replace(given, theta=at.theta)
+    sampler = replace(sampler, how=replace(sampler.how, failures=0.0))
+    theta = sampler.draw(x_o.x, x_o.n, "observations", "x_o[{}]", remedy).theta
+    return replace(x_o, theta=theta)
 
 
-def _test_pairs(
-    sampler: Posterior, pairs: Calibration, observed: Draws, seed: int
-) -> tuple[Calibration, str]:
+def _test_pairs(sampler: Sampler, pairs: Calibration, observed: Draws) -> tuple[Calibration, str]:
     """What the test that decides looks at, and a remark on it.
 
     Latents of a flow to which its draws belong, everywhere, near observations and there;
     coordinates in which q is nearly normal; or draws.
     """
-    members = pairs.members
-    if sampler.flow is not None:
+    q, members = sampler.posterior, pairs.members
+    flow, coordinates = q.flow, q.coordinates
+    if flow is not None:
         try:
-            z = pairs.to_latent(sampler.flow, seed)
-            observation = z.observe(observed, seed)
+            z = pairs.to_latent(flow, sampler.seed)
+            observation = z.observe(observed, sampler.seed)
             near = Nearest(distance=Distance()).inside(pairs.features, observation.features)
             groups = torch.cat([torch.ones_like(near[:1]), near])
-            check_sets(sampler.flow, z.base, members[:, 1:], pairs.x, groups)
+            check_sets(flow, z.base, members[:, 1:], pairs.x, groups)
             theta, each = cast(Tensor, observed.theta).to(members), cpu.eye(len(near)).bool()
-            check_sets(sampler.flow, z.base, theta, observation.x, each)
+            check_sets(flow, z.base, theta, observation.x, each)
         except AnotherQ:
             return pairs, (
                 "The flow's inverse does not belong to the draws that its sample(x, n) returns, "
@@ -268,10 +258,9 @@ def _test_pairs(
                 "draws."
             )
         return z, ""
-    if sampler.coordinates is not None:
+    if coordinates is not None:
         x = pairs.x.repeat_interleave(members.shape[1], 0)
-        u = latents(sampler.coordinates, members.flatten(0, 1), x, finite=False)
-        u = u.reshape(members.shape)
+        u = latents(coordinates, members.flatten(0, 1), x, finite=False).reshape(members.shape)
         # A true parameter at the end of its range may have no finite latent.
         if u.isfinite().all():
             return pairs.with_members(u[:, 0], u[:, 1:]), (
