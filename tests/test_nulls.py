@@ -283,9 +283,7 @@ class TestLocalExchange:
             torch.testing.assert_close(without, without[:, :1].expand_as(without))
             assert (without - two).abs().max() > 0.01
 
-    @pytest.mark.parametrize(
-        "classifier", [MLP(hidden=(8,), epochs=2), Sklearn(LogisticRegression())]
-    )
+    @pytest.mark.parametrize("classifier", [MLP((8,), epochs=2), Sklearn(LogisticRegression())])
     def test_any_classifier(self, gaussian, classifier):
         test = lc2st(half(gaussian, 200), classifier, LocalExchange(3, Nearest(0.2)))
         result = test(assay.Draws(torch.stack([X_O, -X_O]), torch.zeros(2, 30, 2)))

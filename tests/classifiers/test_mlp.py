@@ -66,15 +66,6 @@ def test_one_cycle_of_rates():
     np.testing.assert_allclose(rates[[0, 10, 20, 60, 99]], [0.04, 0.52, 1, 0.5, 0], atol=1e-2)
 
 
-def test_padding_stays_empty(gaussian):
-    copies = Exchange(2).copies(gaussian().calibration(100), 0)
-    weights = MLP((5,), epochs=3, batch=32).fit(copies, 0).weights
-    weight = weights[..., : 16 * 16].unflatten(-1, (16, 16))
-    assert (weight[..., 4:, :] == 0).all()
-    assert (weight[..., 5:] == 0).all()
-    assert (weight[..., :4, :5] != 0).all()
-
-
 def test_neither_the_order_of_rows_nor_units_matter(gaussian):
     posterior = gaussian(width=1.5)
     calibration, draws = posterior.calibration(400), gaussian().draws(X_O)

@@ -18,16 +18,13 @@ X_O = torch.ones(2)
 
 
 @pytest.mark.parametrize("estimator", [QDA, PIPELINE], ids=["instance", "pipeline"])
-def test_rejects_what_is_wrong_and_not_what_is_right(gaussian, estimator):
-    for width in (2.0, 1.0):
-        posterior = gaussian(width=width)
-        test = lc2st(posterior.calibration(400), Sklearn(estimator), Exchange(19))
-        assert (test(posterior.draws(X_O)).pvalue == 0.05) == (width == 2)
-
-
-def test_in_latent_space(gaussian):
-    test = lc2st(gaussian(width=2.0).latents(400), Sklearn(QDA), KnownBase(19))
-    assert test(assay.Draws(X_O)).pvalue == 0.05
+@pytest.mark.parametrize("width", [2.0, 1.0])
+def test_rejects_what_is_wrong_and_not_what_is_right(gaussian, estimator, width):
+    posterior, recipe = gaussian(width=width), Sklearn(estimator)
+    test = lc2st(posterior.calibration(400), recipe, Exchange(19))
+    latent = lc2st(posterior.latents(400), recipe, KnownBase(19))
+    found = test(posterior.draws(X_O)), latent(assay.Draws(X_O))
+    assert [result.pvalue == 0.05 for result in found] == [width == 2] * 2
 
 
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
