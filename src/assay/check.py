@@ -5,10 +5,9 @@
 3. **How far off can q be?** Simultaneous intervals (:mod:`assay.answers.bounds`).
 4. **What can be done?** Each verdict ends with one next step (:mod:`assay.verdict`).
 
-All else is context, and changes no verdict.
-
 **x_o must not be chosen by looking at the parameters of the calibration.** It may be any data, and
 may depend on the simulated x; if it is picked because of the theta near it, p-values do not hold.
+What is found beside the four answers is context, and changes no verdict.
 """
 
 import os

@@ -51,8 +51,7 @@ COLUMNS = {
     "width": ("width q / true", 1.0, "{:.2f} ({:.2f} to {:.2f})"),
     "coverage": ("90 % interval holds", 90.0, "{:.0f} % ({:.0f} to {:.0f})"),
 }
-# At most: lines on many observations and on a single one; parameters in a table, letters of their
-# names, and other wrong rows, or parameters, that are named.
+# At most: lines of many and of one; parameters in a table, letters of names, other rows or names.
 MOST_LINES, MOST_OF_ONE = 32, 16
 MOST_PARAMETERS, LETTERS, MOST_OTHERS = 8, 12, 2
 
@@ -133,8 +132,8 @@ class Verdict(Frozen):
     @property
     def urgency(self) -> list[int]:
         """The observations, the most urgent first."""
-        words = np.array([VERDICTS.index(word) for word in self.verdicts])
-        return [int(i) for i in np.lexsort((self.pvalue, words))]
+        words, p = self.verdicts, self.pvalue
+        return sorted(range(len(self)), key=lambda i: (VERDICTS.index(words[i]), p[i]))
 
     @property
     def over_all_x(self) -> dict[str, float]:
@@ -269,7 +268,7 @@ class Verdict(Frozen):
         low = [name for name, p in pvalues.items() if p <= OVER_ALL_X * self.alpha]
         if names := low or list(pvalues):
             tests = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-            reject = f"reject{'' if low[1:] else 's'}" if low else "do not reject"
+            reject = ("reject" if low[1:] else "rejects") if low else "do not reject"
             sentences.append(f"Over all x, {tests} {reject} q.")
         return sentences
 
@@ -306,8 +305,8 @@ class Verdict(Frozen):
         about: dict[str, Any] = {"alpha": self.alpha, "tolerance": self.tolerance}
         about |= {"hypothesis": self.test.hypothesis, "parameters": list(self.names)}
         about |= {"observations": observations, "over_all_x": self.over_all_x}
-        settings = {name: plain(value) for name, value in self.settings.items()}
-        return about | {"remarks": list(self.remarks), "settings": settings}
+        about["remarks"] = list(self.remarks)
+        return about | {"settings": {name: plain(v) for name, v in self.settings.items()}}
 
     def to_frame(self) -> Any:
         """One row for each observation, as a pandas frame; a list of dicts without pandas."""
@@ -330,8 +329,8 @@ def text_of_many(found: Verdict, most: int) -> list[str]:
         p = "–" if words[i] == OUTSIDE else equals(float(found.pvalue[i])).lstrip("= ")
         rows.append([found.labels[i], f" {words[i]}", p, found.reason(i)])
     counts = ", ".join(f"{words.count(word)} {word}" for word in VERDICTS if word in words)
-    near, n = found.test.near[0], found.settings["n"]
-    pairs = f"nearest {percent(near / n)} of {n} pairs; corrected p"
+    n = found.settings["n"]
+    pairs = f"nearest {percent(found.test.near[0] / n)} of {n} pairs; corrected p"
     table = laid_out(["", " verdict", "p", pairs], rows, left=2, clip_last=True)
     lines = [wrapped(f"Of {len(found)} observations: {counts}.", "  "), "", *table, ""]
     if len(found) > most:

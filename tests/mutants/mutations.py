@@ -404,7 +404,7 @@ MUTATIONS = (
         "answers/rows.py",
         "right = (bias <= tolerance) & (factor <= 1 + tolerance)",
         "right = ~(bias > tolerance) & ~(factor > 1 + tolerance)",
-        f"{BOUNDS}::test_a_constant_parameter_has_no_rows",
+        f"{BOUNDS}::test_what_is_not_known",
     ),
     Mutation(
         "a mean that is too low is within the tolerance",

@@ -36,14 +36,11 @@ from .rows import Bounds
 if TYPE_CHECKING:
     from ..data.calibration import Calibration
 
-Table = dict[str, np.ndarray]  # by kind, numbers with the ends of their intervals, (3, ...)
-
 BOOTSTRAP, CONFIDENCE = 1000, 0.95
 UNDEFINED = 0.01  # no interval for numbers that more bootstrap samples than this cannot estimate
 SCALE_SETS, BASE_DRAWS = 30, 16  # nearest sets for the scale of q; draws of the base at each x
-MOST_SLOPES = 3  # coordinates along which means may change
 FEWEST_FOR_QUANTILES = 4  # draws at each x; widths and correlations need two
-MOST_PAIRED = 60  # parameters up to which there are correlations
+MOST_SLOPES, MOST_PAIRED = 3, 60  # coordinates of x with slopes; parameters with correlations
 # Quantiles behind skewness and tails; steps to both sides from which densities are taken; and the
 # asymmetry around the median, the outer and the inner range, as sums of them.
 QUANTILES, STEPS = np.array([0.05, 0.25, 0.5, 0.75, 0.95]), np.array([0.04, 0.1, 0.1, 0.1, 0.04])
@@ -221,8 +218,8 @@ def bootstrap_samples(n: int, seed: int) -> np.ndarray:
     return chance.multinomial(n, np.full(n, 1 / n), size=BOOTSTRAP) - 1.0
 
 
-def numbers_near(sets: NearSets) -> tuple[Table, np.ndarray]:
-    """All numbers near x_o with their ends, and half-widths (m,) expected of log widths."""
+def numbers_near(sets: NearSets) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """By kind numbers near x_o with ends, (3, ...), and half-widths (m,) if widths are right."""
     moments = bias_and_width(sets, np.ones((sets.n, 1)), sets.weights[None])
     # One number that is hardly known would widen the intervals of all.
     known = np.isfinite(moments.deviations).mean(0) >= 1 - UNDEFINED
@@ -246,7 +243,7 @@ def numbers_near(sets: NearSets) -> tuple[Table, np.ndarray]:
     return table, critical * sets.width_error / math.sqrt(sets.worth)
 
 
-def numbers_at(sets: NearSets, centre: Tensor) -> Table:
+def numbers_at(sets: NearSets, centre: Tensor) -> dict[str, np.ndarray]:
     """Bias and width at x_o itself, each interval by itself."""
     design, projection = local_quadratic(sets.coordinates, centre, sets.weights)
     moments = bias_and_width(sets, design, projection)
@@ -257,7 +254,7 @@ def numbers_at(sets: NearSets, centre: Tensor) -> Table:
     return bias_and_factor(moments, np.quantile(sizes, CONFIDENCE, axis=0, method="higher"))
 
 
-def bias_and_factor(moments: Estimate, critical: float | np.ndarray) -> Table:
+def bias_and_factor(moments: Estimate, critical: float | np.ndarray) -> dict[str, np.ndarray]:
     """Biases and widths with the ends of their intervals, from biases and log widths."""
     bias, log_width = moments.interval(critical).swapaxes(0, 1)
     possible = np.abs(log_width) < FARTHEST_LOG_WIDTH
