@@ -226,15 +226,15 @@ MUTATIONS = (
     Mutation(
         "sets say something about themselves",
         "local/score.py",
-        'yield "near", (length - diagonal)[None]',
-        'yield "near", length[None]',
+        'yield "near", lengths[:, i]',
+        'yield "near", lengths[:, i] + D[:, i]',
         f"{SCORE}::test_dense_statistics_are_sums_over_pairs_of_sets",
     ),
     Mutation(
         "what is known elsewhere is not used",
         "local/score.py",
-        "(along + lengths[0] - own[0])[None]",
-        "(lengths[0] - own[0])[None]",
+        "L[:, 0] @ direction + lengths[:, 0]",
+        "lengths[:, 0]",
         f"{SCORE}::test_dense_statistics_are_sums_over_pairs_of_sets",
     ),
     Mutation(
@@ -247,15 +247,15 @@ MUTATIONS = (
     Mutation(
         "the smallest p-value of all kinds of evidence",
         "local/score.py",
-        '"pvalues": p,',
-        '"pvalues": pvalue(evidence[:, 0], evidence[:, 1:]).min(),',
+        '"pvalues": p[0],',
+        '"pvalues": p[1:].min(),',
         f"{SCORE}::test_the_level_is_exact[Cauchy-12]",
     ),
     Mutation(
         "the smaller p-value of few and of more copies",
         "local/score.py",
-        "            p = pvalue(statistics[0], statistics[1:])",
-        "            p = min(p, pvalue(statistics[0], statistics[1:]))",
+        "            p = pvalue(table[:, 0], table[:, 1:])",
+        "            p = np.minimum(p, pvalue(table[:, 0], table[:, 1:]))",
         f"{SCORE}::test_a_small_pvalue_is_that_of_more_copies",
     ),
     Mutation(
@@ -268,8 +268,8 @@ MUTATIONS = (
     Mutation(
         "strength is borrowed where all observations share their copies",
         "local/score.py",
-        "self._sums(groups, inside, outside * borrow)",
-        "self._sums(groups, inside, outside)",
+        "self._sums(i, i + step, inside, outside * borrow)",
+        "self._sums(i, i + step, inside, outside)",
         f"{SCORE}::test_strength_is_borrowed_for_few_observations_alone",
     ),
     Mutation(
@@ -594,8 +594,8 @@ MUTATIONS = (
     Mutation(
         "what is near is decided by theta",
         "local/lc2st.py",
-        "near = where.inside(self.calibration.features, features)[0]",
-        "near = where.inside(self.calibration.theta, features)[0]",
+        "near = pairs.nearest(where).inside(pairs.features, features)[0]",
+        "near = pairs.nearest(where).inside(pairs.theta, features)[0]",
         f"{NULLS}::TestLocalExchange::test_level_where_q_is_right_nearby_and_wrong_elsewhere",
     ),
     # Streams.
@@ -652,15 +652,15 @@ MUTATIONS = (
     Mutation(
         "C2ST trains on what is held out",
         "c2st.py",
-        "scores = classifier.fit(copies.subset(train.to(copies.x.device)), seed)",
-        "scores = classifier.fit(copies.subset(held.to(copies.x.device)), seed)",
+        "scores = classifier.fit(copies.subset(train), seed)",
+        "scores = classifier.fit(copies.subset(held), seed)",
         "tests/test_c2st.py::test_held_out_rows_are_never_trained_on",
     ),
     Mutation(
         "the quality of a classifier at sets that it was trained on",
         "local/lc2st.py",
-        "self.classifier.fit(self._sets(rest), self.seed)",
-        "self.classifier.fit(self._sets(order), self.seed)",
+        "for rows in (order[~torch.isin(order, part)], part)",
+        "for rows in (order, part)",
         "tests/local/test_lc2st.py::TestQuality::test_every_set_is_held_out_once_and_never_trained_on",
     ),
     # Ranks, levels and coverage.

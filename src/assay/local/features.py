@@ -1,13 +1,12 @@
 r"""Feature maps of the score test: where a member lies in its set, given x, and among all members.
 
 The **members** of a set are the true parameter and the draws of q at the same x. A feature map
-looks at all members alike, whichever is labelled the true parameter; if q is right, exchanging
-that label then changes nothing.
+treats all members alike, whichever is labelled the true parameter; if q is right, exchanging that
+label then changes nothing.
 
-A **dense** map gives many features of all parameters and x together, which the test weighs by
-their covariance, as a linear classifier does. A **sparse** map gives a few features of each single
-parameter, or of each pair, and the test looks at the largest: errors are confined to one parameter
-more often than they are spread over all.
+A **dense** map gives features (b, r, p) of all parameters and x together, which are weighed by
+their covariance. A **sparse** map gives features (b, r, j, q), a few for each parameter or pair j,
+of which the largest counts: errors are confined to one parameter more often than not.
 """
 
 import math
@@ -30,62 +29,38 @@ from ..neighbourhood import (
     standard_deviation,
 )
 
-# Members in a set from which z-scores and ranks within a set are taken.
-FEWEST_MEMBERS = 6
-# Coordinates beyond this are moved to it: the cube of a wild one would hide all others.
-FARTHEST = 8.0
-# Sets from which means and scales are learned.
-MOST_FITTED = 20_000
-# Cosines in x on which members are regressed.
-FEWEST_COSINES, MOST_COSINES = 16, 256
-# The typical length of frequencies of oscillating errors.
-LENGTH = 3.0
-# Features of products with x, and parameters up to which pairs are looked at.
-MOST_PRODUCTS, MOST_PAIRED = 512, 150
-# The penalty of a covariance, and random directions in which squared lengths are taken.
-PENALTY, DIRECTIONS = 0.01, 16
+FEWEST_MEMBERS = 6  # in a set from which z-scores and ranks within a set are taken
+FARTHEST = 8.0  # coordinates beyond it are moved to it: the cube of a wild one would hide others
+MOST_FITTED = 20_000  # sets from which means and scales are learned
+FEWEST_COSINES, MOST_COSINES = 16, 256  # of x, on which members are regressed
+LENGTH = 3.0  # of the frequencies of oscillating errors
+MOST_PRODUCTS = 512  # features of products with x
+MOST_PAIRED = 150  # parameters up to which pairs are looked at
+PENALTY, DIRECTIONS = 0.01, 16  # of a covariance; in which squared lengths are taken
 
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """Where the r members of b sets lie; x has the scaled features of their observations.
+    """Where the r members of b sets lie, and the features of their observations."""
 
-    Args:
-        z: Z-scores among the members of the set, (b, r, m).
-        levels: Ranks among them as levels between 0 and 1, that of the radius last, (b, r, m + 1).
-        given_x: Residuals of a regression on x, in units of the scale given x, (b, r, m).
-        given_others: Residuals of these on the other parameters, (b, r, m).
-        pooled: In units of all members at any x, (b, r, m).
-        x: Features of the observations on a common scale, (b, d).
-    """
-
-    z: Tensor
-    levels: Tensor
-    given_x: Tensor
-    given_others: Tensor
-    pooled: Tensor
-    x: Tensor
+    z: Tensor  # z-scores among the members of the set, (b, r, m)
+    levels: Tensor  # ranks among them between 0 and 1, that of the radius last, (b, r, m + 1)
+    given_x: Tensor  # residuals of a regression on x, in units of the scale given x, (b, r, m)
+    given_others: Tensor  # residuals of these on the other parameters, (b, r, m)
+    pooled: Tensor  # in units of all members at any x, (b, r, m)
+    x: Tensor  # features of the observations on a common scale, (b, d)
 
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Turns members into positions; learned from all members and x, whatever their labels.
-
-    Args:
-        x_scale: The scale of x.
-        mean, deviation: Of all members, each (m,).
-        cosines: The number of cosines of x in the regression.
-        regression: Weights (p, 2 m) of the mean and the log scale of members given x; None where
-            members are draws of a normal base.
-        partial: Turns residuals given x into residuals given the other parameters, (m, m).
-    """
+    """Turns members into positions; learned from all members and x, whatever their labels."""
 
     x_scale: RobustScale
-    mean: Tensor
-    deviation: Tensor
-    cosines: int
-    regression: Tensor | None
-    partial: Tensor
+    mean: Tensor  # of all members, (m,)
+    deviation: Tensor  # of all members, (m,)
+    cosines: int  # of x, in the regression on it
+    regression: Tensor | None  # weights (p, 2 m) of mean and log scale; None for a normal base
+    partial: Tensor  # turns residuals given x into those given the other parameters, (m, m)
 
     @classmethod
     def fit(cls, members: Tensor, x: Tensor, *, normal: bool) -> Self:
@@ -129,12 +104,14 @@ class Coordinates:
         design = regression_design(x, self.cosines).float()
         centre, width = (design @ self.regression.to(x))[:, None].chunk(2, 2)
         given_x = clamp((pooled - centre) / width.exp())
-        others = given_x, clamp(given_x @ self.partial.to(x)), clamp(pooled), x
+        given_others = clamp(given_x @ self.partial.to(x))
         if members.shape[1] < FEWEST_MEMBERS:
-            return Positions(given_x, normal_levels(given_x), *others)
-        z = z_scores(members)
-        length = z.square().sum(2, keepdim=True).to(members)
-        return Positions(z, mid_ranks(torch.cat([members, length], 2)), *others)
+            z, levels = given_x, normal_levels(given_x)
+        else:
+            z = z_scores(members)
+            length = z.square().sum(2, keepdim=True).to(members)
+            levels = mid_ranks(torch.cat([members, length], 2))
+        return Positions(z, levels, given_x, given_others, clamp(pooled), x)
 
 
 def clamp(u: Tensor) -> Tensor:
@@ -167,17 +144,14 @@ def normal_levels(z: Tensor) -> Tensor:
     return torch.cat([torch.special.ndtr(z), radius], 2)
 
 
-# Dense maps: features (b, r, p).
-
-
 def waves(at: Positions, bandwidth: float, coordinates: str = "given_x", n: int = 256) -> Tensor:
     """Cosines of coordinates and x, whose frequencies in the coordinates have a typical length."""
     u = getattr(at, coordinates)
     name = f"{coordinates} {bandwidth}"
-    ours, _ = random_waves(n, bandwidth, u.shape[2], "member", name)
-    theirs, phases = random_waves(n, 1.0, at.x.shape[1], "x", name)
-    shift = at.x @ theirs.to(u) + phases.to(u)
-    return (u @ ours.to(u)).add_(shift[:, None]).cos_()
+    of_u, _ = random_waves(n, bandwidth, u.shape[2], "member", name)
+    of_x, phases = random_waves(n, 1.0, at.x.shape[1], "x", name)
+    shift = at.x @ of_x.to(u) + phases.to(u)
+    return (u @ of_u.to(u)).add_(shift[:, None]).cos_()
 
 
 def first_two_powers(at: Positions) -> Tensor:
@@ -196,13 +170,11 @@ def powers_times_x(at: Positions) -> Tensor:
 
 
 def powers_times_waves(at: Positions) -> Tensor:
-    """First and second powers, times cosines in x: errors that oscillate with x.
-
-    Half of the cosines have random directions, half are cosines and sines along single features.
-    """
+    """First and second powers, times cosines in x: errors that oscillate with x."""
     powers, d = first_two_powers(at), at.x.shape[1]
     n = max(2, min(32, MOST_PRODUCTS // powers.shape[2]))
     frequencies, phases = random_waves(n, LENGTH, d, "oscillations")
+    # Half of them have random directions, half are cosines and sines along single features.
     single = cpu.arange(n // 2)
     feature, size = single // 2 % d, (single // 2 // d).float()
     frequencies[:, : n // 2] = 0
@@ -212,9 +184,6 @@ def powers_times_waves(at: Positions) -> Tensor:
     return (powers[..., None] * factors[:, None, None]).flatten(2)
 
 
-# Sparse maps: features (b, r, j, q), q of them for each parameter or pair j.
-
-
 def hermite_powers(at: Positions, orders: tuple[int, ...], coordinates: str = "z") -> Tensor:
     """Hermite polynomials of each parameter."""
     polynomials = hermite(getattr(at, coordinates))
@@ -222,11 +191,9 @@ def hermite_powers(at: Positions, orders: tuple[int, ...], coordinates: str = "z
 
 
 def rank_polynomials(at: Positions, order: int = 8) -> Tensor:
-    """Legendre polynomials of the level of each parameter, and of the radius.
-
-    Neyman 1937, *Smooth test for goodness of fit*: they see several modes, and tails.
-    """
-    # Of a single parameter the radius says nothing more.
+    """Legendre polynomials of the level of each parameter, and of the radius."""
+    # Neyman 1937, *Smooth test for goodness of fit*: they see several modes, and tails. Of a
+    # single parameter the radius says nothing more.
     levels = at.levels[..., :1] if at.levels.shape[2] == 2 else at.levels
     return torch.stack(legendre(2 * levels - 1, order), 3)
 
@@ -239,17 +206,14 @@ def pair_products(at: Positions, order: int) -> Tensor:
 
 
 def distances(at: Positions, order: int = 4) -> Tensor:
-    """Legendre polynomials of levels of distances to the other members of the set.
-
-    To the nearest, the third nearest, and to all: a member where q has no draws is far from all,
-    whatever the shape of q.
-    """
+    """Legendre polynomials of ranks of distances to other members: the nearest, the third, all."""
+    # A member where q has no draws is far from all, whatever the shape of q.
     u = at.given_x
     apart = torch.cdist(u, u, compute_mode="donot_use_mm_for_euclid_dist")
-    ordered = apart.sort(2).values[:, :, 1:]  # without that to itself
+    ordered = apart.sort(2).values[:, :, 1:]  # without that to itself, (b, r, r - 1)
     third = min(2, ordered.shape[2] - 1)
-    found = torch.stack([ordered[:, :, 0], ordered[:, :, third], ordered.mean(2)], 2)
-    return torch.stack(legendre(2 * mid_ranks(found) - 1, order), 3)
+    three = torch.stack([ordered[:, :, 0], ordered[:, :, third], ordered.mean(2)], 2)
+    return torch.stack(legendre(2 * mid_ranks(three) - 1, order), 3)
 
 
 def hermite(z: Tensor) -> list[Tensor]:
@@ -270,89 +234,60 @@ def legendre(t: Tensor, order: int) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """A feature map, and the kind of evidence that its sums are added to.
-
-    Args:
-        kind: The kind of evidence.
-        function: Turns positions into features.
-        near_sizes: For a dense map, at how many sizes of the neighbourhood, from the largest, sums
-            near x_o are looked at by themselves. None for a sparse map.
-        columns: For a sparse map, the number of features of each parameter or pair.
-    """
+    """A feature map, and the kind of evidence that its sums are added to."""
 
     kind: str
     function: Callable[[Positions], Tensor]
-    near_sizes: int | None = None
-    columns: int = 1
+    near_sizes: int = 2  # neighbourhoods, from the largest, whose sums are looked at alone
+    columns: int | None = None  # for each parameter or pair; None for a dense map
 
-    @property
-    def dense(self) -> bool:
-        """Whether features are weighed together."""
-        return self.near_sizes is not None
+    def __call__(self, at: Positions) -> Tensor:
+        """Features (b, r, p) of members, less their mean within each set."""
+        features = self.function(at).flatten(2)
+        return features.sub_(features.mean(1, keepdim=True))
 
-    @property
-    def sizes(self) -> int:
-        """How many sizes of the neighbourhood are summed over: the whole one, and a smaller."""
-        return 2 if self.near_sizes is None else max(1, self.near_sizes)
+    def whitening(self, features: Tensor) -> Tensor:
+        """What whitens features (b, p): a matrix (p, p); for a sparse map, scales (p,)."""
+        if self.columns is not None:
+            scale = features.double().square().mean(0).sqrt()
+            return torch.where(scale > TINY, scale, torch.ones_like(scale))
+        covariance = (features.mT @ features / len(features)).double()
+        covariance.diagonal().add_(PENALTY * covariance.diagonal().mean().clamp_min(TINY))
+        factor = torch.linalg.cholesky(covariance)
+        return torch.linalg.solve_triangular(factor, cpu.eye(len(factor)).to(factor), upper=False)
 
 
 # Chosen together on one half of the designs of benchmarks/alternatives.py; see docs/defaults.md.
 FEATURE_MAPS = (
-    FeatureMap("smooth", partial(waves, bandwidth=0.5), near_sizes=2),
-    FeatureMap("smooth", partial(waves, bandwidth=1.0), near_sizes=2),
+    FeatureMap("smooth", partial(waves, bandwidth=0.5)),
+    FeatureMap("smooth", partial(waves, bandwidth=1.0)),
     FeatureMap("smooth", powers_times_x, near_sizes=0),
-    FeatureMap("smooth", first_two_powers, near_sizes=2),
+    FeatureMap("smooth", first_two_powers),
     FeatureMap("fine", partial(waves, bandwidth=2.0), near_sizes=1),
     FeatureMap("fine", partial(waves, bandwidth=2.0, coordinates="pooled"), near_sizes=0),
     FeatureMap("fine", partial(waves, bandwidth=4.0, coordinates="pooled"), near_sizes=0),
     FeatureMap("fine", powers_times_waves, near_sizes=0),
     FeatureMap("finest", partial(waves, bandwidth=4.0), near_sizes=1),
     FeatureMap("finest", partial(waves, bandwidth=8.0, coordinates="pooled"), near_sizes=1),
-    FeatureMap("one parameter", partial(hermite_powers, orders=(1,))),
-    FeatureMap("one parameter", partial(hermite_powers, orders=(2,))),
+    FeatureMap("one parameter", partial(hermite_powers, orders=(1,)), columns=1),
+    FeatureMap("one parameter", partial(hermite_powers, orders=(2,)), columns=1),
     FeatureMap("one parameter", partial(hermite_powers, orders=(3, 4)), columns=2),
     FeatureMap("one parameter", rank_polynomials, columns=8),
     FeatureMap("distances", distances, columns=4),
 )
-# Draws of a normal base are independent, so that residuals given the others say nothing new.
-RESIDUAL_MAPS = tuple(
-    FeatureMap("one parameter", partial(hermite_powers, orders=(k,), coordinates="given_others"))
-    for k in (1, 2)
-)
-PAIR_MAPS = tuple(FeatureMap("pairs", partial(pair_products, order=k)) for k in (1, 2))
 
 
 def feature_maps(m: int, *, normal: bool) -> tuple[FeatureMap, ...]:
     """The maps for m parameters; `normal` where members are draws of a normal base."""
-    paired = 1 < m <= MOST_PAIRED
-    return FEATURE_MAPS + RESIDUAL_MAPS * (not normal) + PAIR_MAPS * paired
-
-
-def centred(each: FeatureMap, at: Positions) -> Tensor:
-    """Features (b, r, p) of members by a map, less their mean within each set."""
-    features = each.function(at).flatten(2)
-    return features.sub_(features.mean(1, keepdim=True))
-
-
-def whitener(features: Tensor) -> Tensor:
-    """The matrix (p, p) that whitens features (b, p): the inverse of a Cholesky factor."""
-    covariance = (features.mT @ features / len(features)).double()
-    covariance.diagonal().add_(PENALTY * covariance.diagonal().mean().clamp_min(TINY))
-    factor = torch.linalg.cholesky(covariance)
-    identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
-    inverse: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return inverse
-
-
-def scales(features: Tensor) -> Tensor:
-    """Standard deviations (p,) of features (b, p) with mean zero; one where there is none."""
-    scale = features.double().square().mean(0).sqrt()
-    return torch.where(scale > TINY, scale, torch.ones_like(scale))
+    others = partial(hermite_powers, coordinates="given_others")
+    residuals = [FeatureMap("one parameter", partial(others, orders=(k,)), 2, 1) for k in (1, 2)]
+    pairs = [FeatureMap("pairs", partial(pair_products, order=k), 2, 1) for k in (1, 2)]
+    # Draws of a normal base are independent: residuals given the others say nothing new.
+    return (*FEATURE_MAPS, *residuals * (not normal), *pairs * (1 < m <= MOST_PAIRED))
 
 
 def random_directions(p: int) -> Tensor:
     """Orthogonal random directions (p, c), in which squared lengths keep their mean."""
     c = min(p, DIRECTIONS)
     chance = cpu.randn(p, c, generator=stream(0, "directions", p), dtype=torch.double)
-    directions: Tensor = torch.linalg.qr(chance).Q * math.sqrt(p / c)
-    return directions
+    return torch.linalg.qr(chance).Q * math.sqrt(p / c)

@@ -1,30 +1,25 @@
 r"""The local score test: strength from all simulations, a claim about those near x_o alone.
 
-A set is the true parameter and k draws of q at one x; in latent space, the latent of the true
-parameter and draws of the base. Member 0 is the true parameter. With features :math:`f_{ij}` of
-member j of set i, centred within the set, and labels :math:`\lambda_i` that say which member
-counts as the true parameter, two sums matter:
+A set is the true parameter, member 0, and k draws of q at one x; in latent space, the latent of
+the true parameter and draws of the base. With features :math:`f_{ij}` of member j of set i, less
+their mean over the set, and :math:`\lambda_i` the member that is labelled as the true parameter,
 
 .. math:: L = \sum_{i \text{ near } x_o} f_{i \lambda_i}, \qquad
-    S = \sum_{i \text{ elsewhere}} f_{i 0} .
+    S = \sum_{i \text{ elsewhere}} f_{i 0}, \qquad T = L A^{-1} (S + L) - D .
 
 With A the covariance of the features, :math:`A^{-1} S` is a linear classifier that was trained
-elsewhere, and :math:`L A^{-1} (S + L) - D` is the score that it gives to the labelled members near
-x_o. D is the part of :math:`L A^{-1} L` in which sets are multiplied with themselves, so that only
-agreement between sets counts. If q is right, the rest is noise. Such statistics of several feature
-maps, each standardised over the data and all copies, are put together into one, T.
+elsewhere, and T the score that it gives to the labelled members near x_o (Rao 1948, *Large sample
+tests of statistical hypotheses*). D is the part of :math:`L A^{-1} L` in which sets are multiplied
+with themselves: only agreement between sets counts. The T of several feature maps are combined.
 
-**Why the p-value is exact.** A copy of the data changes the labels of sets near x_o, and of those
-only. If q is right at these x, the members of their sets are exchangeable, so that the data and
-its copies have the same law given all that lies elsewhere, however wrong q is there. T treats the
-data and all copies alike, so that :math:`p = (1 + \#\{T_h \ge T\}) / (1 + H)` is exact.
-
-References: Hemerik and Goeman 2018, *Exact testing with random permutations*; Rao 1948, *Large
-sample tests of statistical hypotheses*, for scores.
+**Why the p-value is exact.** A copy of the data changes the labels of sets near x_o alone. If q is
+right there, members of these sets are exchangeable: given all else, the data and its copies have
+one law, however wrong q is elsewhere. T treats them alike: p = (1 + #{T_h >= T}) / (1 + H) is
+exact (Hemerik and Goeman 2018, *Exact testing with random permutations*).
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -33,26 +28,18 @@ import numpy as np
 import scipy.special
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag, one_hot, pad
 
-from .._support.inputs import WORD, as_null, check_fits, cpu, full_precision
+from .._support.inputs import WORD, check_count, check_fits, cpu, full_precision
 from .._support.random import Seed, seed_of, stream
 from .._support.work import map_in_threads, one_thread, progress
-from ..data.calibration import Calibration, Draws
+from ..data.calibration import Calibration
 from ..data.guards import check_calibration
 from ..data.posterior import StandardNormal
 from ..neighbourhood import Nearest
-from ..nulls import Exchange
 from ..printing import probability
 from ..results import Holm, LocalResult, MaxT, holm, pvalue, pvalue_error, settings_of
-from .features import (
-    Coordinates,
-    FeatureMap,
-    centred,
-    feature_maps,
-    random_directions,
-    scales,
-    whitener,
-)
+from .features import Coordinates, FeatureMap, feature_maps, random_directions
 
 # P-values are valid with any of these values, which were chosen for power and for time.
 BASE_DRAWS = 16  # at each x, beside a true latent
@@ -64,70 +51,46 @@ NOISE = 3.0  # standard deviations beyond which the sum of a sparse feature else
 RECHECKED, MORE_COPIES = 0.1, 999  # p-values up to this are made of so many copies
 FOLDS = 5  # in which classifiers near x_o are trained
 MOST_FEATURES, MOST_SUMS = 2**27, 3 * 2**24  # numbers in the largest tables
-# Observations up to which sets elsewhere count. Holm then corrects, for which there are copies
-# enough. For more of them max-T does, which asks that no statistic looks at labels that are near
-# another observation.
-MOST_BORROWING = 50
+MOST_BORROWING = 50  # observations up to which sets elsewhere count, and Holm corrects
 
 
 @full_precision()
 def score(
-    calibration: Calibration,
-    near: float | Nearest | None = None,
-    null: int | Exchange | None = None,
-    seed: Seed = 0,
+    calibration: Calibration, near: float | Nearest | None = None, null: int = 199, seed: Seed = 0
 ) -> "Score":
-    """Prepares the local score test; nothing is trained.
+    """Prepares the local score test, which is called with x_o, one (...,) or many (o, ...).
 
     Args:
         calibration: Pairs with k draws of q at each x, k = 1 or more, or latents of a flow. Pairs
             that were simulated around x_o need no weights here: their sets are exchangeable.
         near: What is near x_o: a share of the simulations, or :class:`assay.Nearest`.
-        null: Relabelled copies, or their number; 199 by default. A p-value of at most 0.1 is made
-            of 999 copies.
+        null: The number of relabelled copies. A p-value of at most 0.1 is made of 999 copies.
         seed: An int or a generator. The same seed gives the same test.
-
-    Returns:
-        A test; call it with x_o, one observation (...,) or many (o, ...).
 
     Example:
         >>> theta, noise = torch.randn(2, 1000, 2, generator=torch.Generator().manual_seed(0))
         >>> z = torch.randn(1000, 16, 2, generator=torch.Generator().manual_seed(1))
         >>> x = theta + noise
         >>> wide = assay.Calibration(theta, x, x[:, None] / 2 + z)  # 1 in place of 0.7
-        >>> result = score(wide)(torch.zeros(2))
-        >>> float(result.pvalue)
+        >>> float(score(wide)(torch.zeros(2)).pvalue)
         0.001
-        >>> bool(result.auc > 0.6)  # true parameters near x_o differ from draws of q
-        True
     """
     check_calibration(calibration)
     calibration = calibration.sorted()  # by x, so that the order of rows does not matter
-    null = as_null(null, Exchange(), Exchange)
-    return Score(calibration, calibration.nearest(near), null, seed_of(seed))
+    return Score(calibration, calibration.nearest(near), check_count("null", null), seed_of(seed))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ScoreResult(LocalResult):
-    """What the local score test found at one observation, or at o of them.
+    """What the local score test found at one observation, or at o of them."""
 
-    Args:
-        pvalues: The p-value of each observation by itself, with shape () or (o,).
-        copies: The number of copies that it is made of, with shape () or (o,).
-        kinds: The kinds of evidence that are put together, e of them.
-        evidence: The p-value of each kind alone, with shape (e,) or (o, e).
-        near: The number of simulations near x_o, with shape () or (o,).
-        auc, auc_error: How well a linear classifier separates true parameters near x_o from draws
-            of q there: the area under its ROC curve, 1/2 if not at all, and its standard error.
-    """
-
-    pvalues: np.ndarray
-    copies: np.ndarray
-    kinds: tuple[str, ...]
-    evidence: np.ndarray
-    near: np.ndarray
-    auc: np.ndarray
-    auc_error: np.ndarray
+    pvalues: np.ndarray  #: of each observation by itself, () or (o,)
+    copies: np.ndarray  #: the number of copies that its p-value is made of, () or (o,)
+    kinds: tuple[str, ...]  #: of evidence, e of them
+    evidence: np.ndarray  #: the p-value of each kind alone, (e,) or (o, e)
+    near: np.ndarray  #: the number of simulations near x_o, () or (o,)
+    auc: np.ndarray  #: of a linear classifier between true parameters and draws near x_o
+    auc_error: np.ndarray  #: the standard error of the AUC
 
     @property
     def pvalue(self) -> np.ndarray:
@@ -136,11 +99,7 @@ class ScoreResult(LocalResult):
 
     @property
     def pvalue_error(self) -> np.ndarray:
-        """The Monte-Carlo standard error of the p-value, due to the finite number of copies.
-
-        It is that of counting. Copies also standardise the statistic, which makes the error up to
-        about twice as large.
-        """
+        """The standard error of counting copies; since they also standardise, twice that."""
         return pvalue_error(self.pvalues, self.copies)
 
     @property
@@ -169,12 +128,11 @@ class ScoreResult(LocalResult):
 
 
 class Sums(NamedTuple):
-    """Sums of the features of a map, for s sizes of neighbourhoods, the whole one first."""
+    """Sums of the features of a map, in neighbourhoods of s sizes, the whole one first."""
 
-    near: Tensor  # of each member over the near sets of each group, (s, g, r, p)
-    squares: Tensor  # of squared lengths of whitened features, (s, g, r); zero for a sparse map
-    # Of whitened features of true parameters around x_o, and of all that are not near, (2, p).
-    elsewhere: Tensor
+    near: Tensor  # of each member over the near sets of each group, (g, r, s, p)
+    squares: Tensor  # of squared lengths of whitened features, (g, r, s); zero for a sparse map
+    elsewhere: Tensor  # whitened, of true parameters around x_o, and of all not near, (2, p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,288 +141,222 @@ class Score:
 
     calibration: Calibration
     near: Nearest
-    null: Exchange
+    null: int
     seed: int
 
     @full_precision()
     @one_thread()
     def __call__(self, x_o: Any) -> ScoreResult:
         """Tests q at one observation or many."""
-        observation = self.calibration.observation(Draws.of(x_o))
+        observation = self.calibration.observation(x_o)
         borrow = len(observation.x) <= MOST_BORROWING
-        found = [
-            self._test(sums, near, borrow=borrow)
-            for sums, near in self._sets.sums_at(observation.features, self.near, borrow=borrow)
-        ]
+        sums_at = self._sets.sums_at(observation.features, borrow=borrow)
+        found = [self._test(sums, near, borrow=borrow) for sums, near in sums_at]
         shaped: Any = observation.shaped
+        own = {"near": self.near, "null": self.null, "seed": self.seed, "scope": self.near.words}
         return ScoreResult(
             **{name: shaped(np.stack([each[name] for each in found])) for name in found[0]},
             kinds=self._sets.kinds,
             x=shaped(observation.x.cpu().numpy()),
+            # Max-T asks that no statistic looks at labels that are near another observation.
             adjustment=Holm() if borrow else MaxT(),
             hypothesis=f"q(theta | x) = p(theta | x) {self.near.words}",
-            settings=self.settings,
+            settings=settings_of("local score", self.calibration, **own),
         )
 
     @full_precision()
     @one_thread()
     def pvalues(self, x_o: Any, copies: int | None = None) -> np.ndarray:
         """P-values (o,) at many observations, of so many copies, and nothing else."""
-        features = self.calibration.observation(Draws.of(x_o)).features
-        tables = [
-            combine(self._evidence(sums, near, copies or self.null.n))
-            for sums, near in self._sets.sums_at(features, self.near, borrow=True)
-        ]
-        return np.array([pvalue(table[0], table[1:]) for table in tables])
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings and versions that made this test, as plain values."""
-        own = {"near": self.near, "null": self.null, "seed": self.seed}
-        return settings_of("local score", self.calibration, **own, scope=self.near.words)
-
-    def __repr__(self) -> str:
-        return f"Score({self.calibration!r}, {self.near!r}, {self.null!r}, seed={self.seed})"
-
-    @cached_property
-    def _labels_seed(self) -> int:
-        """A seed that depends on all members alike."""
-        return self.calibration.members_seed(self.seed)
+        observation, found = self.calibration.observation(x_o), []
+        for sums, near in self._sets.sums_at(observation.features, borrow=True):
+            table = self._evidence(sums, near, copies or self.null)
+            found.append(pvalue(table[0, 0], table[0, 1:]))
+        return np.array(found)
 
     @cached_property
     def _sets(self) -> "Sets":
-        return Sets(self.calibration, self.calibration.own_seed(self.seed))
-
-    # The test at one observation, from sums of each map and the near sets (2, n): all of them, and
-    # those that are nearest.
+        return Sets(self.calibration, self.near, self.seed)
 
     def _test(self, sums: list[Sums], near: Tensor, *, borrow: bool) -> dict[str, Any]:
-        """What the result says of the observation, by its names."""
-        evidence = self._evidence(sums, near, self.null.n)
-        statistics = combine(evidence)
-        first = p = pvalue(statistics[0], statistics[1:])
-        if borrow and first <= RECHECKED and self.null.n < MORE_COPIES:
+        """Fields of the result at one observation, from sums of each map and near sets (2, n)."""
+        table = self._evidence(sums, near, self.null)
+        p = pvalue(table[:, 0], table[:, 1:])  # with the statistic, and with each kind of evidence
+        if borrow and p[0] <= RECHECKED and self.null < MORE_COPIES:
             # A p-value of at most t <= RECHECKED is one of more copies; if t is larger, the first
             # one was at most t. Both are exact, so that P(p <= t) <= t at every level.
-            evidence = self._evidence(sums, near, MORE_COPIES)
-            statistics = combine(evidence)
-            p = pvalue(statistics[0], statistics[1:])
-        auc, auc_error = self._sets.auc(near[0], sums[0])
+            table = self._evidence(sums, near, MORE_COPIES)
+            p = pvalue(table[:, 0], table[:, 1:])
         return {
-            "statistic": statistics[0],
-            # As many at every observation: a p-value may be made of more of them.
-            "null": statistics[1 : 1 + self.null.n],
-            "pvalues": p,
-            "copies": len(statistics) - 1,
-            "evidence": pvalue(evidence[:, 0], evidence[:, 1:]),
+            "statistic": table[0, 0],
+            "null": table[0, 1 : 1 + self.null],  # as many at every observation
+            "pvalues": p[0],
+            "copies": table.shape[1] - 1,
+            "evidence": p[1:],
             "near": int(near[0].sum()),
-            "auc": auc,
-            "auc_error": auc_error,
+            **self._sets.auc(near[0], sums[0]),
         }
 
     def _labels(self, copies: int) -> Tensor:
-        """Which member counts as the true parameter in the sets of each group, (H + 1, g).
-
-        The first version is the data, where it is member 0. In copies it is any member with the
-        same probability. If q is right, members are exchangeable, and so are all versions.
-        """
+        """Which member counts as the true parameter in the sets of each group, (H + 1, g)."""
+        # The first version is the data, where it is member 0. In copies it is any member with the
+        # same probability. If q is right, members are exchangeable, and so are all versions.
         g, r = len(self._sets.groups), self._sets.members.shape[1]
-        check_fits("null", copies, WORD * (g * r + self._sets.numbers // r))
-        chance = stream(self._labels_seed, "labels")
+        check_fits("null", copies, WORD * (g * r + self._sets.numbers_per_set // r))
+        chance = stream(self._sets.labels_seed, "labels")
         labels = cpu.randint(r, (copies, g), generator=chance).to(self._sets.groups)
         return torch.cat([torch.zeros_like(labels[:1]), labels])
 
     def _evidence(self, sums: list[Sums], near: Tensor, copies: int) -> np.ndarray:
-        """Evidence of each kind in the data and in copies, with shape (kinds, H + 1)."""
-        labels, sizes = self._labels(copies), near.sum(1).tolist()
-        g, r = self._sets.groups.shape[0], self._sets.members.shape[1]
-        n_elsewhere = max(1, near.shape[1] - sizes[0])
+        """The statistic and evidence of each kind in data and copies, (1 + kinds, H + 1)."""
+        sets, labels = self._sets, self._labels(copies)
+        g, r = len(sets.groups), sets.members.shape[1]
         # Rows of labelled members in tables (g r, ...) of all members of all groups, (H + 1, g).
         rows = labels + r * torch.arange(g, device=labels.device)
 
         def add(table: Tensor) -> Tensor:
-            """Sums (H + 1, p) of the labelled rows of a table (g, r, p)."""
-            return torch.nn.functional.embedding_bag(rows, table.flatten(0, 1), mode="sum")
+            """Sums (H + 1, ...) of the labelled rows of a table (g, r, ...)."""
+            flat = table.flatten(0, 1).flatten(1)
+            return embedding_bag(rows, flat, mode="sum").unflatten(1, table.shape[2:])
 
         def statistics_of(i: int) -> list[tuple[str, np.ndarray]]:
-            """Kinds of evidence and statistics (H + 1,) of one map."""
-            each, here = self._sets.maps[i], sums[i]
             if copies < g * r:  # whitened where there are fewer rows
-                total = self._sets.whitened(i, torch.stack([add(part) for part in here.near]))
+                total = sets.whitened(i, add(sums[i].near))
             else:
-                total = torch.stack([add(part) for part in self._sets.whitened(i, here.near)])
-            total = total.double()  # L
-            if each.dense:
-                own = torch.stack([add(part[..., None])[:, 0] for part in here.squares])  # D
-                found = dense_statistics(each, total, own.double(), here.elsewhere)
-            else:
-                # Sums elsewhere have unit variance if q is right.
-                scaled = here.elsewhere[1] / math.sqrt(n_elsewhere)
-                found = sparse_statistics(each, total, scaled, sizes)
-            return [(kind, largest(table.cpu().numpy())) for kind, table in found]
+                total = add(sets.whitened(i, sums[i].near))
+            parts = total, add(sums[i].squares), sums[i].elsewhere
+            letters = (part.double().cpu().numpy() for part in parts)  # L, D and S
+            return list(statistics(sets.maps[i], near.cpu().numpy(), *letters))
 
-        each_map = map_in_threads(statistics_of, range(len(sums)))
-        kinds, statistics = zip(*(one for found in each_map for one in found), strict=True)
-        all_kinds, evidence = np.array(kinds), surprise(np.stack(statistics))
-        return surprise(
-            np.stack([evidence[all_kinds == kind].sum(0) for kind in self._sets.kinds])
-        )
+        found = [one for each in map_in_threads(statistics_of, range(len(sums))) for one in each]
+        kinds = np.array([kind for kind, _ in found])
+        each_map = surprise(np.stack([values for _, values in found]))
+        evidence = surprise(np.stack([each_map[kinds == kind].sum(0) for kind in sets.kinds]))
+        return np.concatenate([combine(evidence)[None], evidence])
 
 
 class Sets:
-    """All sets in groups, and sums of their features; nothing here knows of copies.
+    """All sets in groups, and sums of their features; nothing here knows of copies."""
 
-    It has the members (n, r, m), the true parameter first and then draws in a random order; the
-    sets (g, s) of each group, at random, -1 where a group has fewer; and, for each map, what
-    whitens features: a matrix (p, p), or scales (p,) of a sparse map.
-    """
-
-    def __init__(self, calibration: Calibration, seed: int) -> None:
+    def __init__(self, calibration: Calibration, near: Nearest, seed: int) -> None:
+        self.near, self.x = near, calibration.features
+        self.labels_seed = calibration.members_seed(seed)  # depends on all members alike
+        seed = calibration.own_seed(seed)
         members = calibration.sets(BASE_DRAWS, stream(seed, "base"))
         n, r, m = members.shape
-        order = cpu.rand(n, r - 1, generator=stream(seed, "draws")).argsort(1) + 1
-        order = torch.cat([torch.zeros_like(order[:, :1]), order], 1).to(members.device)
-        self.members = members.gather(1, order[..., None].expand_as(members))
-        g = min(GROUPS, n)
-        groups = cpu.full((math.ceil(n / g) * g,), -1, dtype=torch.int64)
-        groups[:n] = cpu.randperm(n, generator=stream(seed, "groups"))
-        self.groups = groups.reshape(-1, g).mT.contiguous().to(members.device)
+        # The true parameter first, and then draws in a random order.
+        order = cpu.rand(n, r - 1, generator=stream(seed, "draws")).argsort(1).to(members.device)
+        draws = members[:, 1:].gather(1, order[..., None].expand(-1, -1, m))
+        self.members = torch.cat([members[:, :1], draws], 1)
+        # The sets of each group, at random, -1 where a group has fewer, (g, s).
+        g, order = min(GROUPS, n), cpu.randperm(n, generator=stream(seed, "groups"))
+        groups = pad(order, (0, -n % g), value=-1).reshape(-1, g).mT
+        self.groups = groups.contiguous().to(members.device)
         normal = isinstance(calibration.base, StandardNormal)
-        self.maps, self.x = feature_maps(m, normal=normal), calibration.features
+        self.maps = feature_maps(m, normal=normal)
         self.kinds = (*dict.fromkeys(each.kind for each in self.maps), "near", "learned")
         self.coordinates = Coordinates.fit(self.members, self.x, normal=normal)
-        # Features of all sets, group by group, or of some where they do not fit into memory.
-        self.numbers = sum(table.numel() for table in self.features(self.groups[0, :1]))
-        self.all_kept = self.groups.numel() * self.numbers <= MOST_FEATURES
-        every = self.groups.flatten()
-        self.kept = self.features(every if self.all_kept else every[:MEASURED])
-        some = [table[:MEASURED].flatten(0, 1) for table in self.kept]
-        self.whitening = map_in_threads(
-            lambda i: (whitener if self.maps[i].dense else scales)(some[i]), range(len(some))
-        )
+        self.kept: list[Tensor] = []
+        self.numbers_per_set = sum(table.numel() for table in self.features(slice(1)))
+        if self.groups.numel() * self.numbers_per_set <= MOST_FEATURES:
+            self.kept = self.features(slice(None))
+        few = [table.flatten(0, 1) for table in self.features(slice(MEASURED))]
+        self.whitening = map_in_threads(lambda i: self.maps[i].whitening(few[i]), range(len(few)))
 
-    def features(self, sets: Tensor, maps: Sequence[FeatureMap] | None = None) -> list[Tensor]:
-        """Features (b, r, p) of members of some sets (b,), by each map."""
+    def features(self, places: slice | Tensor, maps: int | None = None) -> list[Tensor]:
+        """Features (b, r, p) of members of the sets at some places, by so many maps."""
+        if self.kept:
+            return [table[places] for table in self.kept[:maps]]
+        sets = self.groups.flatten()[places]
         at = self.coordinates(self.members[sets], self.x[sets])
-        return map_in_threads(lambda each: centred(each, at), maps or self.maps)
-
-    def sums_at(
-        self, x_o: Tensor, nearest: Nearest, *, borrow: bool
-    ) -> Iterator[tuple[list[Sums], Tensor]]:
-        """Sums of each map at observations with features (o, d), and which sets are near, (2, n).
-
-        Without borrowing, nothing elsewhere counts.
-        """
-        parts = x_o.split(max(1, MOST_SUMS // (2 * len(self.groups) * self.numbers)))
-        step = max(1, MOST_FEATURES // (self.groups.shape[1] * self.numbers))
-        for part in progress(parts, "testing"):
-            near, inner = nearest.inside(self.x, part), nearest.inside(self.x, part, INNER)
-            around = Nearest(AROUND, nearest.distance).inside(self.x, part) & ~near
-            inside = torch.stack([near, inner], 1)
-            outside = torch.stack([around, ~near], 1)
-            by_groups = [
-                self._sums(groups, inside, outside * borrow)
-                for groups in torch.arange(len(self.groups), device=near.device).split(step)
-            ]
-            sums = [
-                Sums(torch.cat(added, 2), torch.cat(squares, 2), torch.stack(elsewhere).sum(0))
-                for added, squares, elsewhere in (
-                    zip(*of_map, strict=True) for of_map in zip(*by_groups, strict=True)
-                )
-            ]
-            for i, mask in enumerate(inside):
-                yield [Sums(*(each[i] for each in of_map)) for of_map in sums], mask
-
-    def _sums(self, groups: Tensor, near: Tensor, elsewhere: Tensor) -> list[Sums]:
-        """Sums of each map over sets of some groups that are near o observations, or elsewhere.
-
-        Both are masks (o, 2, n). Sums have a leading axis of observations.
-        """
-        sets = self.groups[groups]
-        # Where all are kept, these are all groups.
-        tables = self.kept if self.all_kept else self.features(sets.flatten())
-        # A set that a group lacks has no weight.
-        weights, others = ((mask[..., sets] & (sets >= 0)).float() for mask in (near, elsewhere))
-
-        def add(values: Tensor, sizes: int) -> Tensor:
-            """Sums (o, sizes, g, r, ...) of values (g s, r, ...)."""
-            by_group = weights[:, :sizes].flatten(0, 1).transpose(0, 1)  # (g, o sizes, s)
-            added = by_group @ values.reshape(*sets.shape, -1)
-            return added.reshape(len(sets), -1, sizes, *values.shape[1:]).movedim(0, 2)
-
-        def sums_of(i: int) -> Sums:
-            table, sizes = tables[i], self.maps[i].sizes
-            away = self.whitened(i, (others.flatten(2) @ table[:, 0]).double())
-            if not self.maps[i].dense:
-                squares = table.new_zeros(len(near), sizes, len(sets), table.shape[1])
-                return Sums(add(table, sizes), squares, away)
-            # Squared lengths of whitened features, by their components in a few directions.
-            sketch = self.whitening[i].mT @ random_directions(table.shape[2]).to(away)
-            squares = add((table @ sketch.to(table)).square().sum(2), sizes)
-            return Sums(add(table, sizes), squares, away)
-
-        return map_in_threads(sums_of, range(len(tables)))
+        return map_in_threads(lambda each: each(at), self.maps[:maps])
 
     def whitened(self, i: int, sums: Tensor) -> Tensor:
         """Sums (..., p) of features of map i, whitened or scaled."""
         each = self.whitening[i].to(sums)
-        return sums @ each.mT if self.maps[i].dense else sums / each
+        return sums @ each.mT if each.ndim == 2 else sums / each
 
-    def auc(self, near: Tensor, sums: Sums) -> tuple[float, float]:
-        """AUC between true parameters and draws near x_o, and its standard error.
+    def sums_at(self, x_o: Tensor, *, borrow: bool) -> Iterator[tuple[list[Sums], Tensor]]:
+        """Sums of each map at observations (o, d), and the near sets, all and inner, (2, n)."""
+        g, s = self.groups.shape
+        parts = x_o.split(max(1, MOST_SUMS // (2 * g * self.numbers_per_set)))
+        step = max(1, MOST_FEATURES // (s * self.numbers_per_set))
+        for part in progress(parts, "testing"):
+            near, inner = self.near.inside(self.x, part), self.near.inside(self.x, part, INNER)
+            around = Nearest(AROUND, self.near.distance).inside(self.x, part) & ~near
+            inside = torch.stack([near, inner], 1)
+            outside = torch.stack([around, ~near], 1)
+            by_groups = [
+                self._sums(i, i + step, inside, outside * borrow) for i in range(0, g, step)
+            ]
+            sums = []
+            for of_map in zip(*by_groups, strict=True):
+                added, squares, elsewhere = zip(*of_map, strict=True)
+                sums.append(Sums(torch.cat(added, 1), torch.cat(squares, 1), sum(elsewhere)))
+            for i, mask in enumerate(inside):
+                yield [Sums(*(each[i] for each in of_map)) for of_map in sums], mask
 
-        By features and sums of the first map. Sets of each fold are scored by a linear classifier
-        that is trained on all others in the nearest half.
-        """
+    def _sums(self, first: int, end: int, near: Tensor, elsewhere: Tensor) -> list[Sums]:
+        """Sums of each map over sets of some groups that masks (o, 2, n) choose, (o, ...)."""
+        sets = self.groups[first:end]  # (g, s)
+        tables = self.features(slice(first * sets.shape[1], end * sets.shape[1]))
+        # A set that a group lacks has no weight.
+        weights, others = ((mask[..., sets] & (sets >= 0)).float() for mask in (near, elsewhere))
+
+        def add(values: Tensor, sizes: int) -> Tensor:
+            """Sums (o, g, r, sizes, ...) of values (g s, r, ...)."""
+            values = values.unflatten(0, sets.shape)
+            return torch.einsum("ozgs,gsr...->ogrz...", weights[:, :sizes], values)
+
+        def sums_of(i: int) -> Sums:
+            each, table, sizes = self.maps[i], tables[i], max(1, self.maps[i].near_sizes)
+            added = add(table, sizes)
+            away = self.whitened(i, (others.flatten(2) @ table[:, 0]).double())
+            squares = added.new_zeros(added.shape[:-1])
+            if each.columns is None:
+                # Squared lengths of whitened features, by their components in a few directions.
+                sketch = self.whitening[i].mT @ random_directions(table.shape[2]).to(away)
+                squares = add((table @ sketch.to(table)).square().sum(2), sizes)
+            return Sums(added, squares, away)
+
+        return map_in_threads(sums_of, range(len(tables)))
+
+    def auc(self, near: Tensor, sums: Sums) -> dict[str, float]:
+        """AUC between true parameters and draws near x_o by the first map, and its error."""
         sets = self.groups.flatten()
-        chosen = near[sets] & (sets >= 0)
-        if self.all_kept:
-            table = self.kept[0][chosen]  # (b, r, p)
-        else:
-            (table,) = self.features(sets[chosen], self.maps[:1])
-        rows = torch.arange(len(table), device=table.device)
-        truths, fold = table[:, 0], rows % FOLDS
-        in_fold = torch.nn.functional.one_hot(fold, FOLDS).to(table)
+        (table,) = self.features(near[sets] & (sets >= 0), 1)  # (b, r, p)
+        truths, fold = table[:, 0], torch.arange(len(table), device=table.device) % FOLDS
+        in_fold = one_hot(fold, FOLDS).to(table)
         others = (truths.sum(0) - in_fold.mT @ truths).double()
-        whitening = self.whitening[0]
-        directions = (sums.elsewhere[0] + others @ whitening.mT) @ whitening  # (folds, p)
-        scores = (table @ directions.to(table).mT)[rows, :, fold]
+        # Of classifiers that are trained on all other folds, (folds, p).
+        directions = (sums.elsewhere[0] + self.whitened(0, others)) @ self.whitening[0]
+        scores = ((table @ directions.to(table).mT) * in_fold[:, None]).sum(2)  # (b, r)
         truth, draws = scores[:, :1], scores[:, 1:]
         wins = ((truth > draws).double() + (truth == draws).double() / 2).mean(1)
-        return float(wins.mean()), float(wins.std()) / math.sqrt(len(wins))
+        return {"auc": float(wins.mean()), "auc_error": float(wins.std()) / math.sqrt(len(wins))}
 
 
-Statistics = Iterator[tuple[str, Tensor]]
-
-
-def dense_statistics(
-    each: FeatureMap, total: Tensor, own: Tensor, elsewhere: Tensor
-) -> Statistics:
-    """Kinds of evidence and statistics (1, H + 1) of a dense map.
-
-    From L (s, H + 1, p) and D (s, H + 1) in neighbourhoods of s sizes, the whole one first, and S
-    (2, p) around x_o and over all that is not near; L and S are whitened.
-    """
-    lengths = total.square().sum(2)
-    for length, diagonal in zip(lengths[: each.near_sizes], own, strict=False):
-        yield "near", (length - diagonal)[None]
-    # Directions that were learned elsewhere, S, which the near sets improve: L (S + L) - D.
-    for along in (total[0] @ elsewhere.mT).mT:
-        yield each.kind, (along + lengths[0] - own[0])[None]
-
-
-def sparse_statistics(
-    each: FeatureMap, total: Tensor, elsewhere: Tensor, sizes: list[int]
-) -> Statistics:
-    """Kinds of evidence and statistics (j, H + 1) of a sparse map, of which the largest counts.
-
-    From scaled L (2, H + 1, j c) of so many sets in the whole and the smaller neighbourhood, and S
-    (j c,) over all that is not near, which has unit variance if q is right.
-    """
-    for near, size in zip(total, sizes, strict=True):
-        yield each.kind, near.square().unflatten(1, (-1, each.columns)).sum(2).mT / size
-    beyond = elsewhere.sign() * (elsewhere.abs() - NOISE).clamp_min(0)
-    yield "learned", (total[0] * beyond).sum(1)[None]
+def statistics(
+    each: FeatureMap, near: np.ndarray, L: np.ndarray, D: np.ndarray, S: np.ndarray
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Kinds of evidence and statistics (H + 1,) of a map, from near sets (2, n), L, D and S."""
+    # L (H + 1, s, p) and D (H + 1, s) are those of s sizes of the neighbourhood; S (2, p) is that
+    # around x_o and that of all sets that are not near. L and S are whitened.
+    if each.columns is None:
+        lengths = (L**2).sum(2) - D
+        for i in range(each.near_sizes):
+            yield "near", lengths[:, i]
+        # Directions that were learned elsewhere, which the near sets improve: L (S + L) - D.
+        for direction in S:
+            yield each.kind, L[:, 0] @ direction + lengths[:, 0]
+        return
+    for i, size in enumerate(near.sum(1)):
+        squares = (L[:, i] ** 2).reshape(len(L), -1, each.columns).sum(2).T / size
+        # The largest over parameters or pairs (j, H + 1), on a common scale.
+        yield each.kind, squares[0] if len(squares) == 1 else surprise(squares).max(0)
+    scaled = S[1] / math.sqrt(max(1, (~near[0]).sum()))  # of unit variance if q is right
+    beyond = np.sign(scaled) * np.maximum(np.abs(scaled) - NOISE, 0)
+    yield "learned", (L[:, 0] * beyond).sum(1)
 
 
 def surprise(statistics: np.ndarray) -> np.ndarray:
@@ -477,16 +369,8 @@ def surprise(statistics: np.ndarray) -> np.ndarray:
     return np.asarray(-scipy.special.log_ndtr(-z))
 
 
-def largest(statistics: np.ndarray) -> np.ndarray:
-    """The largest (H + 1,) of statistics (j, H + 1) on a common scale."""
-    found: np.ndarray = statistics[0] if len(statistics) == 1 else surprise(statistics).max(0)
-    return found
-
-
 def combine(evidence: np.ndarray) -> np.ndarray:
-    """One statistic (H + 1,) from evidence of several kinds (k, H + 1), and of all together.
-
-    The log of a mean of exponentials: what one kind alone sees is not diluted by the others.
-    """
+    """One statistic (H + 1,) from evidence of several kinds (k, H + 1), and of all together."""
+    # The log of a mean of exponentials: what one kind alone sees is not diluted by the others.
     both = np.concatenate([evidence, surprise(evidence.sum(0, keepdims=True))])
     return np.asarray(scipy.special.logsumexp(both, 0) - math.log(len(both)))
