@@ -147,7 +147,7 @@ class Bayes(Classifier):
 
     It trains nothing and is the same for every copy. What does not depend on labels
     is then the same for data and nulls: a mean over both classes of equal size, such as
-    :func:`~assay.c2st.mse`, can be read off but not tested, and its p-value is 1.
+    ``mse`` of :func:`assay.c2st`, can be read off but not tested, and its p-value is 1.
     Accuracy and AUC can be tested, and no classifier beats this one.
 
     Args:

@@ -44,7 +44,7 @@ BUDGETS: dict[str, dict[str, Any]] = {
 }
 
 TESTS: dict[str, Callable[[assay.Calibration, int], Any]] = {
-    "score-NF": lambda sets, n: assay.score(sets, null=assay.Exchange(n), seed=SEED),
+    "score-NF": lambda sets, n: assay.score(sets, null=n, seed=SEED),
     "Ridge-NF": lambda sets, n: assay.lc2st(sets, assay.Ridge(), assay.Exchange(n), seed=SEED),
     "L-C2ST-NF": lambda sets, n: assay.lc2st(sets, null=assay.KnownBase(n), seed=SEED),
     "LocalExchange-NF": lambda sets, n: assay.lc2st(

@@ -141,13 +141,13 @@ def ridge_nf(setting: Setting, nulls: int) -> Found:
 
 def score(setting: Setting, nulls: int) -> Found:
     """What decides in ``assay.check``: the local score test, several draws of q at each x."""
-    test = assay.score(setting.sets(DRAWS), null=assay.Exchange(nulls), seed=setting.seed)
+    test = assay.score(setting.sets(DRAWS), null=nulls, seed=setting.seed)
     return _tested(test(setting.x_o))
 
 
 def score_nf(setting: Setting, nulls: int) -> Found:
     """The same of latents."""
-    test = assay.score(setting.latents, null=assay.Exchange(nulls), seed=setting.seed)
+    test = assay.score(setting.latents, null=nulls, seed=setting.seed)
     return _tested(test(setting.x_o))
 
 
