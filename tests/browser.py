@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+# Clicks do not wait for scrolling to end: motion is reduced.
 FLAGS = """
     --headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars
     --disable-background-networking --disable-component-update --disable-sync
@@ -32,19 +33,17 @@ def browser(tmp_path_factory):
     missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
     missing += ["selenium"] * (importlib.util.find_spec("selenium") is None)
     if missing:
-        unavailable(
-            f"no {' and no '.join(missing)}: install the Debian packages chromium, "
-            "chromium-driver and python3-selenium"
-        )
+        packages = "chromium, chromium-driver and python3-selenium"
+        unavailable(f"no {' and no '.join(missing)}: install the Debian packages {packages}")
     from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    service = webdriver.ChromeService(shutil.which("chromedriver"))
+    driver = webdriver.Chrome(options=options, service=service)
     driver.set_page_load_timeout(60)
     yield driver
     driver.quit()
@@ -71,25 +70,16 @@ class Page:
         return self.driver.find_element("css selector", selector)
 
     @property
-    def text(self):
-        return self.run("document.body.innerText")
-
-    @property
     def heading(self):
         """The visible heading of an observation: its verdict and its label."""
-        return self.run("document.querySelector('article:not([hidden]) h2').innerText")
+        return self.find("article:not([hidden]) h2").text
 
     @property
     def figures(self):
         """The numbers of the figures of the selected observation."""
-        return {
-            key: self.run(
-                "(document.getElementById(arguments[0]) || {}).data && JSON.stringify("
-                "document.getElementById(arguments[0]).data.map(t => [t.x, t.y]))",
-                f"plot-{key}",
-            )
-            for key in OWN
-        }
+        data = "(document.getElementById(arguments[0]) || {}).data"
+        script = f"{data} && JSON.stringify({data}.map(t => [t.x, t.y]))"
+        return {key: self.run(script, f"plot-{key}") for key in OWN}
 
     def errors(self):
         return [e["message"] for e in self.driver.get_log("browser") if e["level"] != "DEBUG"]
@@ -113,8 +103,6 @@ def keep(page, path):
     """A picture of the whole page."""
     box = page.run("[document.documentElement.clientWidth, document.documentElement.scrollHeight]")
     clip = {"x": 0, "y": 0, "width": box[0], "height": box[1], "scale": 1}
-    found = page.driver.execute_cdp_cmd(
-        "Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip}
-    )
+    options = {"captureBeyondViewport": True, "clip": clip}
+    found = page.driver.execute_cdp_cmd("Page.captureScreenshot", options)
     path.write_bytes(base64.b64decode(found["data"]))
-    assert path.stat().st_size > 10_000

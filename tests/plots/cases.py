@@ -50,16 +50,9 @@ def local(m=2, s=1000, strength=1.0, h=99):
     slopes = strength * np.array([1.0, 0.5, *np.zeros(8)])[:m]
     data = expit(theta @ slopes - 0.1 * strength)
     null = expit(0.15 * strength * rng.normal(size=(h, m)) @ theta.T)
-    return LC2STResult(
-        statistic=np.mean((data - 0.5) ** 2),
-        null=np.mean((null - 0.5) ** 2, -1),
-        probabilities=data,
-        null_probabilities=null,
-        x=np.zeros(2),
-        draws=theta,
-        theta=theta,
-        **WORDS,
-    )
+    parts = {"statistic": np.mean((data - 0.5) ** 2), "null": np.mean((null - 0.5) ** 2, -1)}
+    parts |= {"probabilities": data, "null_probabilities": null, "draws": theta, "theta": theta}
+    return LC2STResult(x=np.zeros(2), **parts, **WORDS)
 
 
 def reference(m, r=1000):
@@ -72,17 +65,10 @@ def many(o=20, h=199, wrong=0.5):
     rng = random(o)
     null = rng.gamma(2, 0.01 * (1 + np.linspace(0, 1, o))[:, None], size=(o, h))
     growth = np.clip(np.linspace(-1, 1, o) + 2 * wrong - 1, 0, None)
-    return LC2STResult(
-        statistic=rng.gamma(2, 0.01, size=o) + 0.2 * growth,
-        null=null,
-        probabilities=np.full((o, 4), 0.5),
-        null_probabilities=None,
-        x=np.linspace(-1, 1, o)[:, None],
-        draws=np.zeros((o, 4, 2)),
-        theta=None,
-        adjustment=Holm(),
-        **WORDS,
-    )
+    parts = {"statistic": rng.gamma(2, 0.01, size=o) + 0.2 * growth, "null": null}
+    parts |= {"probabilities": np.full((o, 4), 0.5), "null_probabilities": None}
+    parts |= {"x": np.linspace(-1, 1, o)[:, None], "draws": np.zeros((o, 4, 2)), "theta": None}
+    return LC2STResult(adjustment=Holm(), **parts, **WORDS)
 
 
 def ranks(j=2, n=400, k=30):
@@ -106,16 +92,11 @@ def theta_names(j):
 
 def sbc(j=2):
     positions, weights = ranks(j), np.ones(31, int)
-    return SBCResult(
-        statistic=np.linspace(0.1, 0.05, j),
-        null=np.broadcast_to(random(1).gamma(20, size=99), (j, 99)),
-        chi_square=against_uniform(positions, weights, Cells.chi_square),
-        envelope=against_uniform(positions, weights),
-        ranks=positions,
-        k=30,
-        names=theta_names(j),
-        **WORDS,
-    )
+    null = np.broadcast_to(random(1).gamma(20, size=99), (j, 99))
+    parts = {"statistic": np.linspace(0.1, 0.05, j), "null": null, "ranks": positions, "k": 30}
+    parts["chi_square"] = against_uniform(positions, weights, Cells.chi_square)
+    parts["envelope"] = against_uniform(positions, weights)
+    return SBCResult(names=theta_names(j), **parts, **WORDS)
 
 
 def covered(j=2, **own):
@@ -139,24 +120,14 @@ def levels(j=2, h=99):
     bends = random(j).normal(scale=0.05, size=(h, j, 1))
     shape = np.sin(2 * np.pi * alphas)
     curves = alphas + np.array([0.16, *np.full(j - 1, -0.03)])[:, None] * shape
-    return LevelResult(
-        statistic=np.array(0.02),
-        null=random(1).gamma(2, 0.002, size=h),
-        alphas=alphas,
-        curves=curves,
-        null_curves=alphas + bends * shape + bends[::-1] * np.sin(np.pi * alphas),
-        statistics=np.full(j, 0.02),
-        null_statistics=np.full((j, h), 0.01),
-        x=np.zeros(2),
-        names=theta_names(j),
-        adjustment=Holm(),
-        curve_statistic=np.array(0.02),
-        null_curve_statistic=np.full(h, 0.01),
-        independence=np.array(0.0),
-        null_independence=np.zeros(h),
-        correlation=np.eye(j),
-        **WORDS,
-    )
+    null_curves = alphas + bends * shape + bends[::-1] * np.sin(np.pi * alphas)
+    parts = {"statistic": np.array(0.02), "null": random(1).gamma(2, 0.002, size=h)}
+    parts |= {"statistics": np.full(j, 0.02), "null_statistics": np.full((j, h), 0.01)}
+    parts |= {"curve_statistic": np.array(0.02), "null_curve_statistic": np.full(h, 0.01)}
+    parts |= {"independence": np.array(0.0), "null_independence": np.zeros(h)}
+    parts |= {"alphas": alphas, "curves": curves, "null_curves": null_curves, "x": np.zeros(2)}
+    parts |= {"names": theta_names(j), "adjustment": Holm(), "correlation": np.eye(j)}
+    return LevelResult(**parts, **WORDS)
 
 
 def interval(value, half):
@@ -180,26 +151,17 @@ def bounds(m=3, sizes=(1.0,), names=None):
     right = np.broadcast_to([0.5, 0.9, 0.95], (len(size), m, 3))
     nothing, chance = np.zeros((len(size), m)), random(m)
     truths = chance.normal(size=(300, m)) / np.exp(log_width)[:, None] - bias[:, None]
-    return Bounds(
-        names=tuple(names or theta_names(m)),
-        table={
-            "bias": interval(bias, half),
-            "width": np.exp(interval(log_width, half)),
-            "slope": interval(np.stack([nothing] * 2, 2), 0.2),
-            "skewness": interval(nothing, 0.1),
-            "tails": interval(nothing, 0.1),
-            "correlation": interval(correlation, 0.15 * (1 - np.eye(m))),
-            "coverage": interval(right - 0.3 * np.abs(log_width)[..., None], 0.04),
-            "region_coverage": interval(right[:, 0], 0.04),
-        },
-        near=np.full(len(size), 200.0),
-        n=1000,
-        draws=16,
-        expected_width=nothing,
-        share=0.2,
-        near_truths=truths.astype(np.float32),
-        near_draws=chance.normal(size=(len(size), 1200, m)).astype(np.float32),
-    )
+    draws = chance.normal(size=(len(size), 1200, m))
+    table = {kind: interval(nothing, 0.1) for kind in ("skewness", "tails")}
+    table |= {"bias": interval(bias, half), "width": np.exp(interval(log_width, half))}
+    table["slope"] = interval(np.stack([nothing] * 2, 2), 0.2)
+    table["correlation"] = interval(correlation, 0.15 * (1 - np.eye(m)))
+    table["coverage"] = interval(right - 0.3 * np.abs(log_width)[..., None], 0.04)
+    table["region_coverage"] = interval(right[:, 0], 0.04)
+    near = {"near_truths": truths.astype(np.float32), "near_draws": draws.astype(np.float32)}
+    parts = {"near": np.full(len(size), 200.0), "n": 1000, "draws": 16, "share": 0.2, **near}
+    names = tuple(names or theta_names(m))
+    return Bounds(names=names, table=table, expected_width=nothing, **parts)
 
 
 def predicted(far=1.0):
@@ -219,20 +181,12 @@ def scores(pvalues):
     """What the score test found at many observations."""
     o, p = len(pvalues), np.asarray(pvalues, float)
     null = random(o).gamma(2, 0.5, size=(o, 199))
-    return ScoreResult(
-        statistic=np.quantile(null, 1 - p, axis=1).diagonal() + 0.01,
-        null=null,
-        pvalues=p,
-        copies=np.full(o, 199),
-        kinds=("smooth", "one parameter"),
-        evidence=np.full((o, 2), 0.03),
-        near=np.full(o, 200),
-        auc=np.full(o, 0.6),
-        auc_error=np.full(o, 0.02),
-        x=places(o, 2, seed=7),
-        adjustment=Holm(),
-        **WORDS | {"settings": {"test": "local score", "n": 1000}},
-    )
+    parts = {"statistic": np.quantile(null, 1 - p, axis=1).diagonal() + 0.01, "null": null}
+    parts |= {"pvalues": p, "copies": np.full(o, 199), "near": np.full(o, 200)}
+    parts |= {"kinds": ("smooth", "one parameter"), "evidence": np.full((o, 2), 0.03)}
+    parts |= {"auc": np.full(o, 0.6), "auc_error": np.full(o, 0.02), "x": places(o, 2, seed=7)}
+    words = WORDS | {"settings": {"test": "local score", "n": 1000}}
+    return ScoreResult(adjustment=Holm(), **parts, **words)
 
 
 def places(n, d, seed=0):
@@ -248,12 +202,8 @@ def surroundings(o, d=2):
 
 
 # P-values of the test and of x_o, and how wrong q is, that lead to each verdict.
-VERDICTS = {
-    "rejected": (0.005, 0.6, 1.0),
-    "passed": (0.6, 0.5, 0.2),
-    "inconclusive": (0.4, 0.7, 1.0),
-    "outside": (0.3, 0.001, 0.0),
-}
+VERDICTS = {"rejected": (0.005, 0.6, 1.0), "passed": (0.6, 0.5, 0.2)}
+VERDICTS |= {"inconclusive": (0.4, 0.7, 1.0), "outside": (0.3, 0.001, 0.0)}
 
 
 def calibration(m=3, n=600, k=16):
@@ -280,23 +230,13 @@ def check(verdicts=("rejected", "rejected"), m=3, classifier=True, names=None):
     o = len(verdicts)
     pvalues, own, sizes = np.array([VERDICTS[word] for word in verdicts]).T
     arrays = ("statistic", "null", "probabilities", "null_probabilities", "x", "draws", "theta")
-    limits = bounds(m, sizes, names)
-    found = Check(
-        names=limits.names,
-        labels=tuple(f"x_o[{i}]" for i in range(o)),
-        alpha=0.05,
-        tolerance=0.5,
-        typical=Typical(own, ("x[1] = 6 lies where no simulation does",) * o, 600, own <= 0.01),
-        test=scores(pvalues),
-        bounds=limits,
-        remarks=(),
-        settings={"n": 1000},
-        surroundings=surroundings(o),
-        classified=repeated(local(m), arrays, o) if classifier else None,
-        sbc=sbc(m),
-        coverage=covered(m),
-        tarp=tarp(),
-    )
+    limits, why = bounds(m, sizes, names), ("x[1] = 6 lies where no simulation does",) * o
+    parts = {"names": limits.names, "labels": tuple(f"x_o[{i}]" for i in range(o))}
+    parts |= {"alpha": 0.05, "tolerance": 0.5, "remarks": (), "settings": {"n": 1000}}
+    parts |= {"typical": Typical(own, why, 600, own <= 0.01), "test": scores(pvalues)}
+    parts |= {"bounds": limits, "surroundings": surroundings(o)}
+    parts |= {"sbc": sbc(m), "coverage": covered(m), "tarp": tarp()}
+    found = Check(classified=repeated(local(m), arrays, o) if classifier else None, **parts)
     assert found.verdicts == tuple(verdicts)
     return found
 
@@ -367,16 +307,14 @@ def axes_of(returned):
     return [ax for ax in np.ravel(np.array(returned, dtype=object)) if ax is not None]
 
 
-def drawn_figure(returned):
-    """The figure of what a plot returned, with everything in its place."""
+def drawn_figure(returned, path=None):
+    """The figure of what a plot returned, with everything in its place, and saved there."""
     figure = returned if isinstance(returned, plt.Figure) else axes_of(returned)[0].figure
-    figure.canvas.draw()
+    if path is None:
+        figure.canvas.draw()
+    else:
+        figure.savefig(path, dpi=PIXELS / figure.get_figwidth())
     return figure
-
-
-def save(returned, path):
-    figure = returned if isinstance(returned, plt.Figure) else axes_of(returned)[0].figure
-    figure.savefig(path, dpi=PIXELS / figure.get_figwidth())
 
 
 if __name__ == "__main__":
@@ -385,5 +323,5 @@ if __name__ == "__main__":
     for old in BASELINES.glob("*.png"):
         old.unlink()
     for case in CASES:
-        save(draw(case), BASELINES / f"{case}.png")
+        drawn_figure(draw(case), BASELINES / f"{case}.png")
         plt.close("all")
