@@ -10,7 +10,6 @@ over its width, so that coverage is right on average for few draws, too.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -132,7 +131,7 @@ class CoverageResult(RankResult):
         """The two-sided p-value of the signed area, with shape (j,)."""
         return pvalue(np.abs(self.area), np.abs(self.area_null))
 
-    @cached_property
+    @property
     def coverage(self) -> np.ndarray:
         """The expected coverage at the levels, with shape (j, l)."""
         steps = np.arange(len(self.weights) + 1)
