@@ -45,7 +45,7 @@ def coverage(
     null: int | UniformRanks | None = None,
     seed: Seed = 0,
 ) -> "CoverageResult":
-    """Tests whether regions of q hold as many true parameters as they should.
+    """Tests whether regions of q hold as many true parameters as they should, at all levels.
 
     Args:
         calibration: Pairs with k draws of q at each x, independent of each other.
@@ -56,9 +56,6 @@ def coverage(
             draws distinguish are interpolated.
         null: The number of null copies; 999 by default, or more for many curves.
         seed: An int or a generator; it breaks ties and makes the null.
-
-    Returns:
-        The curve of expected coverage, its test, and the coverage at the levels.
 
     Example:
         >>> theta, noise, *z = torch.randn(22, 500, 1, generator=torch.Generator().manual_seed(0))
@@ -193,7 +190,7 @@ def tarp(
     null: int | UniformRanks | None = None,
     seed: Seed = 0,
 ) -> CoverageResult:
-    """Tests q by the distances of true parameters and draws to reference points.
+    """Tests coverage of balls around reference points that hold some of the draws of q.
 
     Args:
         calibration: Pairs with k draws of q at each x, independent of each other.
@@ -205,9 +202,6 @@ def tarp(
         levels: Levels between 0 and 1 that are reported by name.
         null: The number of null copies, 999 by default.
         seed: An int or a generator; it makes references, breaks ties and makes the null.
-
-    Returns:
-        The curve of expected coverage, its test, and the coverage at the levels.
 
     Example:
         >>> theta, noise, *z = torch.randn(22, 500, 1, generator=torch.Generator().manual_seed(0))

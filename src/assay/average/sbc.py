@@ -40,7 +40,7 @@ def sbc(
     null: int | UniformRanks | None = None,
     seed: Seed = 0,
 ) -> "SBCResult":
-    """Tests whether q is calibrated, one quantity at a time.
+    """Tests whether ranks of each quantity are uniform, and says what their shape means for q.
 
     Args:
         calibration: Pairs with k draws of q at each x, independent of each other.
@@ -48,9 +48,6 @@ def sbc(
             (b,), or their :class:`~assay.average.ranks.Values`; every parameter by default.
         null: The number of null copies; 999 by default, or more for many quantities.
         seed: An int or a generator; it breaks ties and makes the null.
-
-    Returns:
-        Ranks, three tests of their uniformity, and what their shape says.
 
     Example:
         >>> theta, noise, *z = torch.randn(11, 500, 1, generator=torch.Generator().manual_seed(0))
