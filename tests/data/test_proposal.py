@@ -115,7 +115,7 @@ def test_every_test_takes_them():
         assert ((found.width_lower < width) & (width < found.width_upper)).all()
         assert ((found.bias_lower < 0) & (0 < found.bias_upper)).all()
         assert (found.width_lower > 1).all() == (width > 1)
-        assert lc2st(pairs, QDA(), Exchange(1)).quality().learned == (width > 1)
+        assert (lc2st(pairs, QDA(), Exchange(1)).quality().log_loss < 0.65) == (width > 1)
         assert (assay.score(pairs)(X_O).pvalue <= 0.05) == (width > 1)
 
 

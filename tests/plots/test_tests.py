@@ -20,7 +20,11 @@ def covered(result):
     curve = result.curve()
     lower, upper = curve.lower[:2] - curve.levels, curve.upper[:2] - curve.levels
     null = curve.null_lower - curve.levels, curve.null_upper - curve.levels
-    return curve.coverage - curve.levels, [*null, *lower, *upper]
+    return curve.ecdf - curve.levels, [*null, *lower, *upper]
+
+
+def less_diagonal(curve):
+    return curve.ecdf - curve.levels, [curve.null_lower - curve.levels]
 
 
 def bins_of(bins):
@@ -40,8 +44,8 @@ def pairs_of(calibration):
 HEIGHTS = {
     "coverage": covered,
     "coverage_tarp": covered,
-    "rank_ecdf": lambda r: (r.ecdf().ecdf, [r.ecdf().lower, r.ecdf().upper]),
-    "rank_difference": lambda r: (r.ecdf().difference, [r.ecdf().difference_lower]),
+    "rank_ecdf": lambda r: (r.ecdf().ecdf, [r.ecdf().null_lower, r.ecdf().null_upper]),
+    "rank_difference": lambda r: less_diagonal(r.ecdf()),
     "rank_histogram": lambda r: bins_of(r.histogram()),
     "recovery": lambda c: (pairs_of(c)[1][SOME].T, pairs_of(c)[3][0, SOME].T),
     "levels": lambda r: ([[0, *c, 1] for c in r.curves], [r.bands().lower.min(0)]),
