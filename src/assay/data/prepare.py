@@ -10,6 +10,7 @@ depends on x_o and on draws of q there alone.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -85,7 +86,9 @@ def prepare(
                 "simulator=simulator, prior=prior, x_o=x_o), or check(posterior, theta, x, x_o)."
             )
         given = x_o if isinstance(x_o, Draws) else Draws(x_o, n=OBSERVED_DRAWS)
-        samples = _from_simulator(posterior, given, source, near, draws, embed, drawing, seed)
+        samples = _from_simulator(posterior, given, source, draws, embed, drawing, seed)
+        if near is not None:
+            samples = replace(samples, near=samples.pairs.nearest(near))
     elif isinstance(posterior, Calibration):
         if paired or embed is not None:
             raise ValueError(
@@ -141,19 +144,12 @@ def _from_pairs(sampler: Sampler, pairs: Calibration, x_o: Any, near: Any) -> Sa
 
 
 def _from_simulator(
-    posterior: Any,
-    given: Draws,
-    source: Simulations,
-    near: Nearest | None,
-    k: int,
-    embed: Embed | None,
-    drawing: Drawing,
-    seed: int,
+    posterior: Any, given: Draws, source: Simulations, k: int, embed: Any, how: Drawing, seed: int
 ) -> Samples:
     check_finite("x_o", given.x)
     prior, n, runner = source.prior, source.n, source.runner(given.x, seed)
     rows = given.x.reshape(-1, *runner.shape)
-    sampler, o = Sampler(as_posterior(posterior, rows), seed, drawing), len(rows)
+    sampler, o = Sampler(as_posterior(posterior, rows), seed, how), len(rows)
     first = max(round(FIRST * n), min(FEWEST_FIRST, n // 2))
     repeats = min(round(PREDICTIVE * n / o), MOST)
     repeats = repeats if repeats >= LEAST else 0
@@ -170,13 +166,11 @@ def _from_simulator(
     theta, x, runner = runner.run("around", partial(parameters, proposal), counts[1])
     of_q = sampler.draw(x, RESERVE * k, "draws around x_o", "simulation {} around x_o")
     theta, x, theta_q = theta[of_q.kept], x[of_q.kept], of_q.theta.to(theta)
+    pairs, near = wide, None
     about: Any = {"embed": embed, "remarks": of_q.remarks + of_q.left_out}
-    try:
+    with suppress(NoCompanions):
         about |= companions(theta, theta_q, prior, proposal, k, seed)
-        pairs = Calibration(theta, x, **about)
-        near = Nearest(max(LEAST_NEAR, MOST_NEAR / o)) if near is None else near
-    except NoCompanions:
-        pairs = wide
+        pairs, near = Calibration(theta, x, **about), max(LEAST_NEAR, MOST_NEAR / o)
     # Of one draw of q at each x_o.
     one, made = one_of(cast(Tensor, observed.theta), seed).to(theta), []
     for i in range(o if repeats else 0):
@@ -185,8 +179,8 @@ def _from_simulator(
         runner = replace(after, rows=runner.rows)
     fewest = min(map(len, made), default=0)
     predicted = (torch.stack([x[:fewest] for x in made]), one) if fewest else None
-    how = _how_made(runner, counts, o, around=pairs is not wide)
-    remarks = how, *pairs.remarks, *wide.remarks
+    made_how = _how_made(runner, counts, o, around=pairs is not wide)
+    remarks = made_how, *pairs.remarks, *wide.remarks
     return Samples(pairs, pairs, wide, observed, pairs.nearest(near), remarks, predicted)
 
 
