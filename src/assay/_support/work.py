@@ -182,7 +182,7 @@ def without_progress() -> Iterator[None]:
 class _Lines(tqdm):  # type: ignore[misc]
     """Progress as a whole line now and then, for logs."""
 
-    monitor_interval = 0
+    monitor_interval = 0  # no thread that looks after it
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         if msg is None:  # otherwise it is to be removed
@@ -198,6 +198,8 @@ class _Lines(tqdm):  # type: ignore[misc]
 
 class _Part(tqdm):  # type: ignore[misc]
     """A bar inside of stages, which moves theirs; one inside of another does nothing."""
+
+    monitor_interval = 0
 
     def __init__(self, stages: "Stages", items: Iterable[Any] | None, total: float | None) -> None:
         self.stages = None if stages.busy else stages
