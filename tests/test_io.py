@@ -157,6 +157,19 @@ def test_what_cannot_be_saved(make, words, path):
     assert list(path.parent.iterdir()) == []
 
 
+def test_an_old_file_survives_a_save_that_fails_midway(path, monkeypatch):
+    def torn(file, **arrays):
+        file.write(b"half a file")
+        raise OSError("no space left")
+
+    assay.save(SETS, path)
+    monkeypatch.setattr(np, "savez_compressed", torn)
+    with pytest.raises(OSError, match="no space left"):
+        assay.save(LATENTS, path)
+    assert list(path.parent.iterdir()) == [path]
+    check_same(assay.load(path), SETS)
+
+
 def test_files_that_are_not_ours(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(3))
     np.save(tmp_path / "array.npy", np.zeros(3))
