@@ -31,8 +31,7 @@ MOST_ROWS = 10_000  # from which quartiles are taken; torch.quantile has a limit
 def standard_deviation(rows: Tensor) -> Tensor:
     """Standard deviations of columns (n, p); one for a column that is constant."""
     varies = rows.amax(0) > rows.amin(0)
-    # The middle of the range is taken off first, so that a large offset costs no digits.
-    middle = rows.amin(0) / 2 + rows.amax(0) / 2
+    middle = rows.amin(0) / 2 + rows.amax(0) / 2  # a large offset would cost digits
     return torch.where(varies, (rows - middle).std(0), torch.ones_like(rows[0]))
 
 
@@ -140,9 +139,8 @@ class Distance:
 class DistanceForQ(Distance):
     """A distance in which near means near for q: by its mean and width given x, and by x.
 
-    For many features of x, of which few matter. Means and log standard deviations of the members
-    of each set are regressed on x by ridge. Each prediction counts as much as it explains of sets
-    left out of the fit, x itself as much as four features; a q that ignores x leaves x alone.
+    Means and log standard deviations of the members of each set are regressed on x. A prediction
+    counts as much as it explains of sets left out, and x itself as much as four features.
     """
 
     scale: RobustScale = field(kw_only=True)

@@ -19,8 +19,8 @@ if sys.platform != "win32":
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Opens a file to write; it takes its place when all is written, and leaves none otherwise.
 
-    What a link leads to is replaced, and the link stays; so do the modes of a file. A terminal, a
-    device or a pipe is written to. What killed processes left of the same file is removed.
+    Links and modes stay. A terminal, a device or a pipe is written to. What killed processes left
+    of the same file is removed.
     """
     try:
         with _stream(path) or _replacing(Path(os.path.realpath(path))) as file:

@@ -1,8 +1,7 @@
 """Every random number comes from a stream whose key says what the numbers are for.
 
-A stream does not depend on which others were read before it, so that results are the same however
-the work is split. No global generator is read or left changed: they are seeded while functions of
-the user run, and restored afterwards.
+Results are then the same however the work is split. Global generators are seeded while functions
+of the user run, and restored afterwards; no others are read or changed.
 """
 
 import hashlib
@@ -43,10 +42,7 @@ def stream(seed: int, *key: int | str) -> torch.Generator:
 
 
 def mix_seed(seed: int, content: np.ndarray | bytes) -> int:
-    """A seed that depends on content as well, so that two data sets have independent nulls.
-
-    The content must be something that no null changes, such as the order of x.
-    """
+    """A seed that depends on content too, such as the order of x, which no null changes."""
     data = content if isinstance(content, bytes) else content.tobytes()
     digest = hashlib.blake2b(data, digest_size=8).digest()
     return (seed ^ int.from_bytes(digest, "big")) % 2**62

@@ -1,8 +1,4 @@
-"""Long work: over threads and executors, within a time limit, with progress.
-
-Each piece of work has one thread, rather than all threads for each small product. Progress is a
-bar on a terminal, and a line now and then in a log.
-"""
+"""Long work: over threads and executors, within a time limit, with progress."""
 
 import signal
 import sys
@@ -82,8 +78,7 @@ def run_jobs(
 ) -> Iterator[tuple[int, Any]]:
     """Numbers of jobs and their results, as they are done, by any executor; here without one.
 
-    A job whose worker died is submitted again, and is run here if that does not help: nothing is
-    lost. Other errors are those of the work.
+    A job whose worker died is submitted again, and is run here if that does not help.
     """
     if executor is None:
         yield from ((i, work(job)) for i, job in enumerate(jobs))
@@ -155,10 +150,9 @@ _STAGES: ContextVar["Stages | None"] = ContextVar("stages", default=None)
 def progress(
     items: Iterable[Any] | None = None, desc: str = "", *, silent: bool | None = None, **how: Any
 ) -> Any:
-    """A :class:`tqdm.tqdm` bar on a terminal, which leaves nothing behind.
+    """A bar on a terminal, which leaves nothing behind, and a line every 30 seconds in a log.
 
-    In a pipe it is a line every 30 seconds; inside of :class:`Stages` it moves their bar. Without
-    items it is moved by hand. Whether it is `silent` is left to the terminal if None.
+    Inside of :class:`Stages` it moves theirs. Without items it is moved by hand.
     """
     silent = True if _SILENT.get() or sys.stderr is None else silent
     if (stages := _STAGES.get()) and not silent:
@@ -182,7 +176,7 @@ def without_progress() -> Iterator[None]:
 class _Lines(tqdm):  # type: ignore[misc]
     """Progress as a whole line now and then, for logs."""
 
-    monitor_interval = 0
+    monitor_interval = 0  # no thread that looks after it
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         if msg is None:  # otherwise it is to be removed
@@ -198,6 +192,8 @@ class _Lines(tqdm):  # type: ignore[misc]
 
 class _Part(tqdm):  # type: ignore[misc]
     """A bar inside of stages, which moves theirs; one inside of another does nothing."""
+
+    monitor_interval = 0
 
     def __init__(self, stages: "Stages", items: Iterable[Any] | None, total: float | None) -> None:
         self.stages = None if stages.busy else stages
@@ -218,10 +214,7 @@ class _Part(tqdm):  # type: ignore[misc]
 
 
 class Stages:
-    """One bar for work in named stages, with their shares of the time, in any unit.
-
-    Bars inside of it move it, and are not displayed.
-    """
+    """One bar for work in named stages, with their shares of the time; bars inside move it."""
 
     def __init__(self, desc: str, shares: Mapping[str, float]) -> None:
         self.desc, self.shares = desc, shares
