@@ -49,11 +49,18 @@ def browser(tmp_path_factory):
     driver.quit()
 
 
-class Page:
-    """A report that is open in a browser."""
+# What a browser is unless something else is emulated.
+USUAL = {"clearDeviceMetricsOverride": {}, "setEmulatedMedia": {"features": []}}
+USUAL |= {"setScriptExecutionDisabled": {"value": False}}
 
-    def __init__(self, driver, path, fragment=""):
+
+class Page:
+    """A report that is open in a browser, in which something may be emulated."""
+
+    def __init__(self, driver, path, fragment="", **emulated):
         self.driver = driver
+        for name, options in (USUAL | emulated).items():
+            driver.execute_cdp_cmd(f"Emulation.{name}", options)
         driver.get_log("browser"), driver.get_log("performance")
         driver.get(path.as_uri() + fragment)
         self.wait("document.documentElement.dataset.ready === 'true'")

@@ -166,9 +166,8 @@ def bounds(m=3, sizes=(1.0,), names=None):
 
 def predicted(far=1.0):
     """Distances of simulations of a draw of q, and of x_o."""
-    null = random(0).gamma(4, 0.5, size=199)
-    parts = {"theta": np.zeros(2), "x": np.zeros(3)}
-    return PredictiveResult(statistic=np.array(4.6 * far), null=null, **parts, **WORDS)
+    parts = {"null": random(0).gamma(4, 0.5, size=199), "theta": np.zeros(2), "x": np.zeros(3)}
+    return PredictiveResult(statistic=np.array(4.6 * far), **parts, **WORDS)
 
 
 def quality(n=500):
@@ -177,14 +176,18 @@ def quality(n=500):
     return Quality(truths=expit(logits + 0.4), draws=expit(logits[::-1] - 0.4))
 
 
-def scores(pvalues):
+def scores(pvalues, d=2):
     """What the score test found at many observations."""
     o, p = len(pvalues), np.asarray(pvalues, float)
     null = random(o).gamma(2, 0.5, size=(o, 199))
     parts = {"statistic": np.quantile(null, 1 - p, axis=1).diagonal() + 0.01, "null": null}
     parts |= {"pvalues": p, "copies": np.full(o, 199), "near": np.full(o, 200)}
     parts |= {"kinds": ("smooth", "one parameter"), "evidence": np.full((o, 2), 0.03)}
-    parts |= {"auc": np.full(o, 0.6), "auc_error": np.full(o, 0.02), "x": places(o, 2, seed=7)}
+    parts |= {
+        "auc": np.full(o, 0.6),
+        "auc_error": np.full(o, 0.02),
+        "x": places(o, 2, seed=7)[:, :d],
+    }
     words = WORDS | {"settings": {"test": "local score", "n": 1000}}
     return ScoreResult(adjustment=Holm(), **parts, **words)
 
@@ -225,7 +228,7 @@ def repeated(one, names, o):
     return replace(one, **{name: np.stack([getattr(one, name)] * o) for name in names})
 
 
-def check(verdicts=("rejected", "rejected"), m=3, classifier=True, names=None):
+def check(verdicts=("rejected", "rejected"), m=3, classifier=True, names=None, d=2):
     """What a check found at observations with these verdicts."""
     o = len(verdicts)
     pvalues, own, sizes = np.array([VERDICTS[word] for word in verdicts]).T
@@ -233,21 +236,16 @@ def check(verdicts=("rejected", "rejected"), m=3, classifier=True, names=None):
     limits, why = bounds(m, sizes, names), ("x[1] = 6 lies where no simulation does",) * o
     parts = {"names": limits.names, "labels": tuple(f"x_o[{i}]" for i in range(o))}
     parts |= {"alpha": 0.05, "tolerance": 0.5, "remarks": (), "settings": {"n": 1000}}
-    parts |= {"typical": Typical(own, why, 600, own <= 0.01), "test": scores(pvalues)}
-    parts |= {"bounds": limits, "surroundings": surroundings(o)}
+    parts |= {"typical": Typical(own, why, 600, own <= 0.01), "test": scores(pvalues, d)}
+    around = surroundings(o)
+    parts |= {"bounds": limits, "surroundings": replace(around, x=around.x[:, :d])}
     parts |= {"sbc": sbc(m), "coverage": covered(m), "tarp": tarp()}
     found = Check(classified=repeated(local(m), arrays, o) if classifier else None, **parts)
     assert found.verdicts == tuple(verdicts)
     return found
 
 
-def in_one_dimension(found):
-    """The same check where x is one number."""
-    around = replace(found.surroundings, x=found.surroundings.x[:, :1])
-    return replace(found, surroundings=around, test=replace(found.test, x=found.test.x[:, :1]))
-
-
-ALL, SWEPT = tuple(VERDICTS), {"values": np.linspace(-1, 1, 20)}
+ALL = tuple(VERDICTS)
 # By the name of a picture, which begins with that of its plot: what is drawn, and how.
 CASES = {
     "pp": (local, {}),
@@ -257,7 +255,7 @@ CASES = {
     "pairs_nearly_right": (partial(local, 3, s=200, strength=0.02), {}),
     "pairs_of_5": (partial(local, 5), {"marks": reference(5)}),
     "pairs_of_8": (partial(local, 8), {"marks": np.zeros(8)}),
-    "sweep": (many, SWEPT),
+    "sweep": (many, {"values": np.linspace(-1, 1, 20)}),
     "pvalues_of_2": (partial(many, 2), {}),
     "pvalues_of_12": (partial(many, 12), {}),
     "pvalues_of_200": (partial(many, 200, h=999), {}),
@@ -281,7 +279,7 @@ CASES = {
     "correlations": (partial(bounds, names=LATEX), {}),
     "correlations_of_10": (partial(bounds, 10), {}),
     "surroundings": (partial(check, ALL), {}),
-    "surroundings_of_1": (lambda: in_one_dimension(check()), {}),
+    "surroundings_of_1": (partial(check, d=1), {}),
     "predictive": (predicted, {}),
     "reliability": (quality, {}),
     "roc": (quality, {}),

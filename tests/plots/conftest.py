@@ -1,11 +1,10 @@
 """Pictures without a screen, and as matplotlib itself would have them, whatever a user prefers."""
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pytest
 
-mpl.use("Agg")
-
-import matplotlib.pyplot as plt
+plt.switch_backend("Agg")
 
 
 @pytest.fixture(autouse=True)

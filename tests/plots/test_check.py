@@ -8,15 +8,7 @@ from matplotlib.colors import to_rgba
 
 from assay import plots
 from assay.plots._style import CURVE, GREEN, INK
-from tests.plots.cases import (
-    ALL,
-    bounds,
-    check,
-    drawn_figure,
-    in_one_dimension,
-    interval,
-    surroundings,
-)
+from tests.plots.cases import ALL, bounds, check, draw, drawn_figure, interval, surroundings
 
 
 def with_widths(widths, **options):
@@ -40,12 +32,10 @@ class TestForest:
         assert np.prod(pair[1].get_xlim()) == pytest.approx(1)
         titles = [plots.forest(found, which=i)[0].get_title("left") for i in (0, 1)]
         assert titles == ["95 % for all rows together", "● wrong; 95 % for all rows together"]
-
-    def test_dotted_lines_are_the_tolerance(self):
         for tolerance, expected in ((0.25, [-0.25, 0.25, 0.8, 1.25]), (None, [])):
-            pair = plots.forest(bounds(), tolerance=tolerance)
-            dotted = [line for ax in pair for line in ax.lines if line.get_linestyle() == ":"]
-            assert [float(line.get_xdata()[0]) for line in dotted] == expected
+            lines = [line for ax in plots.forest(found, tolerance=tolerance) for line in ax.lines]
+            dotted = [line.get_xdata()[0] for line in lines if line.get_linestyle() == ":"]
+            assert dotted == expected
 
     @pytest.mark.parametrize("ratio", [1.05, 1.3, 1.8, 2.2, 3.0, 5.0, 8.0, 12.0, 30.0, 1e4])
     def test_widths_have_plain_numbers_at_any_range(self, ratio):
@@ -62,16 +52,12 @@ class TestForest:
         assert points[0, 0] == pytest.approx(min(ratio, high))
         assert np.ma.getmaskarray(points)[:, 0].tolist() == [False, True, False]
 
-    def test_of_many_parameters_the_worst_in_their_order(self):
+    def test_of_many_parameters_the_worst_and_what_is_refused(self):
         widths = np.where(np.arange(60) == 3, np.e, 1.0)
         bias, _ = plots.forest(with_widths(widths, sizes=(0.0,)))
-        names = [text.get_text() for text in bias.get_yticklabels()]
         # The one that is wrong, and those with the widest intervals.
-        assert names == ["theta[3]", *(f"theta[{j}]" for j in range(21, 60))]
-        names = [ax.get_xlabel().partition("\n")[0] for ax in plots.near(bounds(10))]
-        assert names == ["theta[0]", "theta[1]", "theta[2]"]
-
-    def test_what_is_refused(self):
+        names = ["theta[3]", *(f"theta[{j}]" for j in range(21, 60))]
+        assert [text.get_text() for text in bias.get_yticklabels()] == names
         with pytest.raises(IndexError, match="expected one of 1 rows; got 3"):
             plots.forest(bounds(), which=3)
         with pytest.raises(ValueError, match="result: expected bounds near x_o"):
@@ -89,8 +75,7 @@ def test_true_parameters_over_draws_of_q_with_what_lies_beyond():
 
 
 def test_correlations_and_frames_of_wrong_ones():
-    whole = bounds()
-    ax = plots.correlations(whole)
+    whole, ax = bounds(), plots.correlations(bounds())
     table = ax.images[0].get_array()
     assert (table[0, 0], table[1, 1]) == (whole.correlation[0, 1, 0], whole.correlation[0, 2, 1])
     assert np.ma.getmaskarray(table)[0, 1]
@@ -98,59 +83,47 @@ def test_correlations_and_frames_of_wrong_ones():
     assert plots.correlations(bounds(60)).images[0].get_array().shape == (23, 23)
 
 
-def points(ax, label):
-    """Where points with a label are, (n, 2)."""
-    (found,) = (c for c in ax.collections if c.get_label() == label)
-    return found.get_offsets().data
-
-
 def test_every_verdict_at_its_place_and_where_q_was_tested():
     found = check(ALL)
     ax, around = plots.surroundings(found), found.surroundings
-    for i, word in enumerate(found.verdicts):
-        np.testing.assert_allclose(points(ax, word), found.test.x[i : i + 1])
-    styles = {c.get_label(): c for c in ax.collections}
-    for word, colour in (("passed", GREEN), ("rejected", CURVE)):
-        np.testing.assert_allclose(styles[word].get_facecolors()[0], to_rgba(colour))
-    assert len({len(styles[word].get_paths()[0].vertices) for word in ALL}) == 4
     near, p = around.near.any(0), around.pvalue
     for part, some in zip(ax.collections, (~near, near, p <= 0.05, p > 0.05), strict=False):
         np.testing.assert_allclose(part.get_offsets(), around.x[some])
+    styles = {c.get_label(): c for c in ax.collections}
+    for i, word in enumerate(ALL):
+        np.testing.assert_allclose(styles[word].get_offsets(), found.test.x[i : i + 1])
+    for word, colour in (("passed", GREEN), ("rejected", CURVE)):
+        np.testing.assert_allclose(styles[word].get_facecolors()[0], to_rgba(colour))
+    assert len({len(styles[word].get_paths()[0].vertices) for word in ALL}) == 4
     with pytest.raises(ValueError, match="check: expected simulated observations"):
         plots.surroundings(replace(found, surroundings=None))
 
 
 def test_many_entries_of_x_are_projected_and_one_is_a_place_on_a_line():
-    found, chance = check(), np.random.default_rng(0)
-    around = surroundings(2, 6)
-    x = around.x @ chance.normal(size=(6, 6))
+    found, around = check(), surroundings(2, 6)
+    x = around.x @ np.random.default_rng(0).normal(size=(6, 6))
     test, around = replace(found.test, x=x[:2]), replace(around, x=x)
     ax = plots.surroundings(replace(found, surroundings=around, test=test))
-    places = [points(ax, label) for label in ("simulated", "near x_o", "rejected")]
+    places = np.concatenate([ax.collections[i].get_offsets() for i in (0, 1, 4)])
     variance = np.linalg.eigvalsh(np.corrcoef(np.concatenate([x, x[:2]]).T))[::-1]
-    np.testing.assert_allclose(np.concatenate(places).var(0), variance[:2])
-    line = in_one_dimension(found)
-    ax = plots.surroundings(line)
-    np.testing.assert_allclose(points(ax, "rejected"), np.pad(line.test.x, [(0, 0), (0, 1)]))
+    np.testing.assert_allclose(places.var(0), variance[:2])
+    ax = draw("surroundings_of_1")
     # Simulations are spread upwards, where no number is meant.
-    assert np.ptp(points(ax, "simulated")[:, 1]) > 0.9
+    assert np.ptp(ax.collections[0].get_offsets()[:, 1]) > 0.9
+    assert not ax.collections[4].get_offsets()[:, 1].any()
 
 
 def test_a_summary_has_the_panels_and_numbers_of_the_observation():
-    def panels(figure):
-        return {ax.get_xlabel().split("\n")[0]: ax for ax in figure.axes}
-
     found, bias = check(ALL), "mean of q − true, in sd"
-    names = [bias, "sd of q / true sd", "theta[0]", "theta[1]", "theta[2]", "statistic"]
     for i, which in enumerate((0, "x_o[1]", 2)):
         figure = found.plot(which)
+        panels = {ax.get_xlabel().split("\n")[0]: ax for ax in figure.axes}
         assert figure.get_suptitle() == f"x_o[{i}]: {found.verdicts[i]}"
-        own = panels(figure)
-        assert set(own) == {*names, "probability of class 1 (truth)"}
-        points = own[bias].collections[1].get_offsets()
+        assert list(panels)[-2:] == ["statistic", "probability of class 1 (truth)"]
+        points = panels[bias].collections[1].get_offsets()
         np.testing.assert_array_equal(points[:, 0], found.bounds.bias[i])
-        assert own["statistic"].get_title() == f"p = {found.test.pvalue[i]:.3g}"
-    assert list(panels(found.plot(3))) == ["x[0]"]
-    assert set(panels(plots.summary(check(classifier=False)))) == {*names, "x[0]"}
+        assert panels["statistic"].get_title() == f"p = {found.test.pvalue[i]:.3g}"
+    assert [ax.get_xlabel() for ax in found.plot(3).axes] == ["x[0]"]
+    assert draw("summary_without").axes[-1].get_xlabel() == "x[0]"
     with pytest.raises(KeyError, match="expected one of"):
         plots.summary(found, "elsewhere")

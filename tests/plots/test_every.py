@@ -57,14 +57,10 @@ class TestPictures:
         assert max(path.stat().st_size for path in BASELINES.glob("*.png")) < 45_000
 
     @pytest.mark.parametrize("case", ["pp", "sweep", "levels", "null_histogram"])
-    def test_what_is_missing_or_wrong_is_found(self, case, tmp_path):
-        (ax,) = axes_of(draw(case))
-        parts = [("lines", i) for i in range(len(ax.lines))]
-        parts += [("collections", i) for i in range(len(ax.collections))] + [("xaxis.label", 0)]
-        for kind, i in parts:
-            # Drawn anew, since the layout moves when a figure is saved twice.
-            ax = draw(case)
-            (ax.xaxis.label if "label" in kind else getattr(ax, kind)[i]).set_visible(False)
+    def test_a_line_that_is_missing_is_found(self, case, tmp_path):
+        for i in range(len(draw(case).lines)):
+            ax = draw(case)  # anew, since the layout moves when a figure is saved twice
+            ax.lines[i].set_visible(False)
             drawn_figure(ax, tmp_path / "own.png")
             images = BASELINES / f"{case}.png", tmp_path / "own.png"
             assert "RMS" in compare_images(*images, TOLERANCE)

@@ -36,20 +36,6 @@ def opened(browser, files):
     return Page(browser, files / "whole.html")
 
 
-@pytest.fixture
-def emulate(browser):
-    """Changes how the browser is, as long as a test runs."""
-    undo = {}
-
-    def change(name, options, instead, after):
-        undo[after] = instead
-        browser.execute_cdp_cmd(f"Emulation.{name}", options)
-
-    yield change
-    for name, options in undo.items():
-        browser.execute_cdp_cmd(f"Emulation.{name}", options)
-
-
 def visible(page):
     """The figures that can be seen."""
     places = {key: page.driver.find_elements("id", f"plot-{key}") for key in (*OWN, *OTHERS)}
@@ -77,10 +63,9 @@ def test_every_page_has_its_figures_without_an_error(browser, files, screenshots
 
 
 @pytest.mark.parametrize("name", ["whole", "rejected", "outside", "thirty"])
-def test_a_window_as_wide_as_a_telephone(browser, files, screenshots, emulate, name):
+def test_a_window_as_wide_as_a_telephone(browser, files, screenshots, name):
     size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": False}
-    emulate("setDeviceMetricsOverride", size, {}, "clearDeviceMetricsOverride")
-    page = Page(browser, files / f"{name}.html")
+    page = Page(browser, files / f"{name}.html", setDeviceMetricsOverride=size)
     assert page.run("document.documentElement.scrollWidth") <= 390
     keep(page, screenshots / f"{name}-narrow.png")
     for key in {"forest", "near"} & visible(page):
@@ -149,29 +134,6 @@ class TestChoosing:
         browser.get("about:blank")
         assert LABELS[1] in Page(browser, files / "whole.html", "#observation-1").heading
 
-    def test_the_map(self, opened):
-        from selenium.webdriver.common.action_chains import ActionChains
-
-        opened.run("document.getElementById('plot-places').scrollIntoView({block: 'center'})")
-        x, y = opened.run(
-            """(() => {
-              const plot = document.getElementById("plot-places"), full = plot._fullLayout;
-              const trace = plot.data.find((t) => (t.customdata || []).includes(0));
-              const at = trace.customdata.indexOf(0), box = plot.getBoundingClientRect();
-              const x = box.left + full.xaxis._offset + full.xaxis.l2p(trace.x[at]);
-              const y = box.top + full.yaxis._offset + full.yaxis.l2p(trace.y[at]);
-              return [Math.round(x), Math.round(y)];
-            })()"""
-        )
-        chain = ActionChains(opened.driver, duration=50)
-        chain.w3c_actions.pointer_action.move_to_location(x - 3, y)
-        chain.w3c_actions.pointer_action.move_to_location(x, y)
-        chain.perform()
-        opened.wait("document.querySelectorAll('#plot-places .hoverlayer .hovertext').length > 0")
-        chain.click().perform()
-        opened.wait("!document.getElementById('observation-0').hidden")
-        assert LABELS[0] in opened.heading
-
 
 def contrast(*colours):
     """The contrast of two colours by their relative luminance, WCAG 2.1."""
@@ -183,7 +145,7 @@ def contrast(*colours):
     return (max(luminances) + 0.05) / (min(luminances) + 0.05)
 
 
-def test_dark_and_light_have_contrast_and_the_system_chooses(opened, emulate, browser, files):
+def test_dark_and_light_have_contrast_and_the_system_chooses(opened, browser, files):
     inks = "[...document.querySelectorAll(arguments[0])].map(e => getComputedStyle(e).color)"
     schemes = []
     for _ in range(3):
@@ -198,9 +160,8 @@ def test_dark_and_light_have_contrast_and_the_system_chooses(opened, emulate, br
     light, dark, again = schemes
     assert light == again
     assert not light & dark
-    media = [{"name": "prefers-color-scheme", "value": "dark"}]
-    emulate("setEmulatedMedia", {"features": media}, {"features": []}, "setEmulatedMedia")
-    page = Page(browser, files / "whole.html")
+    media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    page = Page(browser, files / "whole.html", setEmulatedMedia=media)
     assert page.run("document.documentElement.dataset.theme") == "dark"
     assert page.find("#theme").text == "Light"
 
@@ -239,9 +200,8 @@ def test_figures_and_numbers_can_be_taken_along(opened, tmp_path, check):
     assert figure.read_text(encoding="utf-8").startswith("<svg")
 
 
-def test_without_scripts_there_are_the_answers(browser, files, emulate):
-    name = "setScriptExecutionDisabled"
-    emulate(name, {"value": True}, {"value": False}, name)
+def test_without_scripts_there_are_the_answers(browser, files):
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     browser.get((files / "whole.html").as_uri())
     text = browser.find_element("css selector", "main").text
     assert all(label in text for label in LABELS)

@@ -2,10 +2,9 @@
 
 Every function takes the result, or the calibration, that it draws, then the axes to draw in,
 ``ax``, then what may differ; it returns the axes, new ones of one column's width if ``ax`` is
-None. ``alpha`` is the level whose threshold is drawn, or one minus the coverage of bands and
-intervals, for each curve. Only :func:`summary` makes and returns a whole figure, of a check.
-Class probabilities are those of class 1, of true parameters. Names are imported when they are
-first used: only pictures need matplotlib.
+None. Only :func:`summary` makes a whole figure, of a check. ``alpha`` is the level whose threshold
+is drawn, or one minus the coverage of bands and intervals, for each curve. Class probabilities are
+those of class 1, of true parameters. Names are imported when used: only they need matplotlib.
 """
 
 from importlib import import_module

@@ -11,18 +11,20 @@ from .._support.inputs import check_kind
 from ._numbers import farthest
 from ._style import BAND, COLOURS, ENVELOPE, LABEL, SMALL, STYLES, WIDTH, display_name
 
-# The height of one line of a legend, in inches.
+# The height of one line of a legend beyond the first, in inches.
 LINE = 0.15
 # Curves with a colour of their own where there are more curves than colours, and with intervals.
 FEW_CURVES, MOST_INTERVALS = 4, 3
 
 
-def axes(ax: Axes | None, height: float, lines: int = 0) -> Axes:
-    """The axes given, or new ones as wide as a column and so high, and by lines of a legend."""
+def axes(ax: Axes | None, height: float, entries: int = 0, names: Sequence[str] = ()) -> Axes:
+    """The axes given, or new ones as wide as a column, below a legend of entries and of curves."""
     if ax is not None:
         check_kind("ax", ax, "matplotlib's Axes", Axes)
         return ax
-    new = plt.subplots(figsize=(WIDTH, height + LINE * lines), layout="constrained")[1]
+    entries += len(names) if len(names) <= len(COLOURS) else FEW_CURVES + 1
+    size = (WIDTH, height + LINE * max(0, -(-entries // 2) - 1))
+    new = plt.subplots(figsize=size, layout="constrained")[1]
     new.locator_params(nbins=6)
     return small(new)
 
@@ -37,8 +39,8 @@ def panels(ax: Any, count: int, height: float, across: int) -> np.ndarray:
             check_kind("ax", each, "matplotlib's Axes", Axes)
         return given
     across = min(across, count)
-    rows, width = -(-count // across), WIDTH if across <= 2 else 2 * WIDTH + 0.2
-    size = (width, height * rows)
+    rows = -(-count // across)
+    size = (WIDTH if across <= 2 else 2 * WIDTH + 0.2, height * rows)
     grid = plt.subplots(rows, across, figsize=size, layout="constrained", squeeze=False)[1]
     for spare in grid.flat[count:]:
         spare.remove()
@@ -62,12 +64,6 @@ def legend(ax: Axes, ncols: int = 2, title: str = "", **options: Any) -> Axes:
         height = 72 * above.get_window_extent().height / ax.figure.dpi
         ax.set_title(title, fontsize=LABEL, pad=height + 5)
     return ax
-
-
-def legend_lines(names: Sequence[str], more: int) -> int:
-    """Lines of a legend in two columns, beyond the first, for named curves and more entries."""
-    entries = len(names) if len(names) <= len(COLOURS) else FEW_CURVES + 1
-    return max(0, -(-(entries + more) // 2) - 1)
 
 
 def null_bands(
@@ -100,8 +96,8 @@ def curves(
         words += ", each level" if len(chosen) == len(lines) else ", farthest curves"
         for j in chosen:
             style: dict[str, Any] = {"color": COLOURS[some.index(j)], "alpha": 0.2, "lw": 0}
-            label = words if j == chosen[0] else None
-            ax.fill_between(grid, lower[j], upper[j], label=label, **style)
+            style |= {"label": words if j == chosen[0] else None}
+            ax.fill_between(grid, lower[j], upper[j], **style)
     others = [j for j in range(len(lines)) if j not in some]
     for j in others:
         label = f"{len(others)} nearer to the ideal" if j == others[0] else None

@@ -81,8 +81,8 @@ def _worst(result: Bounds, which: int | str) -> tuple[int, np.ndarray]:
 
 def _intervals(panel: Axes, values: np.ndarray, right: float) -> bool:
     """Draws numbers and their ends (3, j) in rows, and returns whether any of them is wrong."""
-    value, lower, upper = values
-    rows, wrong = np.arange(len(value)), (lower > right) | (upper < right)
+    rows, (value, lower, upper) = np.arange(values.shape[1]), values
+    wrong = (lower > right) | (upper < right)
     colours = np.where(wrong, CURVE, INK).tolist()
     panel.hlines(rows, lower, upper, colors=colours, lw=1.4)
     panel.scatter(value, rows, s=16, c=colours, zorder=3)
@@ -96,9 +96,8 @@ def _intervals(panel: Axes, values: np.ndarray, right: float) -> bool:
 def near(result: Bounds, ax: Any = None, which: int | str = 0) -> np.ndarray:
     """Draws true parameters near x_o over draws of q at the same x, in q's own scale.
 
-    If q is right near x_o, outlines and greys have the same shape; outlines to the left mean that
-    q is too high, narrower ones that it is too wide. ``ax`` holds one axes for each parameter that
-    is drawn, those farthest off first; three are drawn in new axes if None.
+    If q is right, both have the same shape; outlines to the left mean that q is too high, narrower
+    ones that it is too wide. ``ax`` holds axes for as many parameters, those farthest off first.
     """
     i, order = _worst(result, which)
     if result.near_truths is None or result.near_draws is None:
@@ -110,12 +109,10 @@ def near(result: Bounds, ax: Any = None, which: int | str = 0) -> np.ndarray:
     some = order[: max(1, count)]
     chosen = panels(ax, len(some), 2.2, MOST_NEAR)
     edges = np.linspace(-4, 4, 26)  # in sd of q
-    kinds: tuple[tuple[np.ndarray, dict[str, Any]], ...] = (
-        (result.near_draws[i], {"label": "draws of q", "fill": True, "color": ENVELOPE}),
-        (result.near_truths[i], {"label": "true parameters near x_o", "color": CURVE, "lw": 1.2}),
-    )
+    grey: dict[str, Any] = {"label": "draws of q", "fill": True, "color": ENVELOPE}
+    outline = {"label": "true parameters near x_o", "color": CURVE, "lw": 1.2}
     for panel, j in zip(chosen, some, strict=True):
-        for values, style in kinds:
+        for values, style in ((result.near_draws[i], grey), (result.near_truths[i], outline)):
             # What lies beyond counts in the outermost bins.
             finite = values[np.isfinite(values[:, j]), j].clip(edges[0], edges[-1])
             panel.stairs(np.histogram(finite, edges)[0] / max(1, len(finite)), edges, **style)
@@ -158,16 +155,16 @@ def correlations(result: Bounds, ax: Axes | None = None, which: int | str = 0) -
 def surroundings(check: Verdict, ax: Axes | None = None) -> Axes:
     """Draws where the observations lie among the simulated ones, with their verdicts.
 
-    Coordinates are the entries of x where there are at most two, or else its first two principal
-    components. Where q was tested at simulated observations, crosses are rejected there.
+    Coordinates are the entries of x, or its first two principal components where there are more.
+    Where q was tested at simulated observations, crosses are rejected there.
     """
     check_kind("check", check, "what assay.check found", "surroundings", "verdicts")
     around = check.surroundings
     if around is None:
         raise ValueError("check: expected simulated observations around x_o; got none.")
     s, o = len(around.x), len(check)
-    x = np.concatenate([around.x.reshape(s, -1), check.test.x.reshape(o, -1)])
-    x = np.nan_to_num(x.astype(float))  # (s + o, d)
+    x = np.concatenate([around.x.reshape(s, -1), check.test.x.reshape(o, -1)], dtype=float)
+    x = np.nan_to_num(x)  # (s + o, d)
     ax = axes(ax, 3.2 if x.shape[1] > 1 else 1.9)
     if x.shape[1] == 1:
         # Simulations are spread upwards, so that those at about the same x do not hide each other.
@@ -204,13 +201,14 @@ def summary(check: Verdict, which: int | str = 0) -> Figure:
     i = position(check.labels, which)
     title = f"{display_name(check.labels[i], 60)}: {check.verdicts[i]}"
     if check.verdicts[i] == OUTSIDE:
-        figure, ax = plt.subplots(figsize=(WIDTH, 3.4), layout="constrained")
-        surroundings(check, small(ax))
+        figure = plt.figure(figsize=(WIDTH, 3.4), layout="constrained")
         figure.suptitle(title, fontsize=LABEL + 1)
+        surroundings(check, small(figure.add_subplot()))
         return figure
     m, found = len(check.names), check.classified
     heights = [1.1 + 0.19 * min(MOST_ROWS, m), 2.3, 2.4 if found is None else 3.6]
     figure = plt.figure(figsize=(2 * WIDTH + 0.2, sum(heights)), layout="constrained")
+    figure.suptitle(title, fontsize=LABEL + 1)
     grid = figure.add_gridspec(3, 1, height_ratios=heights)
     above, middle, below = (
         [small(ax) for ax in figure.add_subfigure(grid[row]).subplots(1, n, squeeze=False)[0]]
@@ -223,5 +221,4 @@ def summary(check: Verdict, which: int | str = 0) -> Figure:
         surroundings(check, below[1])
     else:
         pp(found[i] if found.many else found, below[1], check.alpha)
-    figure.suptitle(title, fontsize=LABEL + 1)
     return figure

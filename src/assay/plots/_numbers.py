@@ -45,10 +45,8 @@ def components(x: np.ndarray) -> np.ndarray:
 
 
 def critical_value(null: np.ndarray, alpha: float) -> np.ndarray:
-    """What a statistic must exceed to be rejected at level alpha, (...), by its H nulls (..., H).
-
-    The k-th largest with k = floor(alpha (H + 1)); the largest where nothing can be rejected.
-    """
+    """What a statistic must exceed to be rejected at level alpha, (...), from nulls (..., H)."""
+    # The k-th largest with k = floor(alpha (H + 1)); the largest where nothing can be rejected.
     rank = max(1, int(alpha * (1 + null.shape[-1]) + 1e-9))
     return np.asarray(np.sort(null, axis=-1)[..., -rank])
 

@@ -26,8 +26,7 @@ from ._canvas import axes
 from ._numbers import one_observation
 from ._style import CLASS_1, COLOURS, CURVE, SMALL, WIDTH, clip, display_name, is_math
 
-# From vermilion, too much of q as in the paper, over grey to blue: every eye can see both sides,
-# and what lies at 1/2 too.
+# From vermilion, too much of q as in the paper, over grey to blue: every eye can see both sides.
 SCALE = ("#6e2f00", CURVE, "#d4d4d4", COLOURS[1], "#003a5c")
 MASS = LinearSegmentedColormap.from_list("mass", SCALE)
 TOO_MUCH, TOO_LITTLE = "q has too much\nmass here", "q has too little\nmass here"
@@ -64,7 +63,16 @@ def pairs(
     theta, kind = (result.draws, "latent") if result.theta is None else (result.theta, "theta")
     m, d = theta.shape[1], result.probabilities  # (s,), of draws (s, m)
     given = tuple(f"{kind}[{j}]" for j in range(m)) if names is None else names
-    names, marked = check_names("names", given, m), _marks(marks, m)
+    names, marked = check_names("names", given, m), np.empty((0, m))
+    if marks is not None:
+        rows = as_tensors({"marks": marks})["marks"]
+        if rows.ndim not in (1, 2) or rows.shape[-1] != m:
+            raise ValueError(
+                f"marks: expected true parameters with shape ({m},) or reference draws with shape "
+                f"(r, {m}); got {tuple(rows.shape)}."
+            )
+        check_finite("marks", rows)
+        marked = rows.reshape(-1, m).double().cpu().numpy()
     if m > MOST_PARAMETERS:
         # Those whose values or squares vary most with d.
         z = (theta - theta.mean(0)) / np.maximum(theta.std(0), 1e-300)
@@ -91,20 +99,6 @@ def pairs(
         _mark(host, grid, edges, marked, len(d))
     _colour_bar(host, scale, f"p = {float(result.pvalue):.3g}")
     return grid
-
-
-def _marks(marks: Any, m: int) -> np.ndarray:
-    """Marks with shape (r, m); none if None."""
-    if marks is None:
-        return np.empty((0, m))
-    given = as_tensors({"marks": marks})["marks"]
-    if given.ndim not in (1, 2) or given.shape[-1] != m:
-        raise ValueError(
-            f"marks: expected true parameters with shape ({m},) or reference draws with shape "
-            f"(r, {m}); got {tuple(given.shape)}."
-        )
-    check_finite("marks", given)
-    return np.asarray(given.reshape(-1, m).double().cpu().numpy())
 
 
 def _edges(column: np.ndarray) -> np.ndarray:

@@ -1,8 +1,7 @@
 r"""The look of all pictures: a palette that every eye can read, sizes of words, names as text.
 
 Colours are those of Okabe and Ito 2008, *Color Universal Design*, and greys that print. Names in
-LaTeX such as ``$\theta_1$`` are typeset by matplotlib; what it cannot typeset is drawn as it is
-written.
+LaTeX such as ``$\theta_1$`` are typeset; what matplotlib cannot typeset is drawn as it is written.
 """
 
 import re
@@ -15,8 +14,7 @@ from .._support.inputs import printable
 
 # The width of one column of a journal, in inches, and the sizes of words in it, in points.
 WIDTH, LABEL, SMALL = 3.4, 8, 7
-CURVE, BAND, ENVELOPE, INK = "#D55E00", "#9a9a9a", "#d9d9d9", "#333333"
-GREEN = "#009E73"
+CURVE, GREEN, BAND, ENVELOPE, INK = "#D55E00", "#009E73", "#9a9a9a", "#d9d9d9", "#333333"
 COLOURS = (CURVE, "#0072B2", GREEN, "#CC79A7", "#56B4E9", "#E69F00")
 STYLES = ("-", "--", ":", "-.")
 # How the value that a right q would have is drawn, and axes of shares.
@@ -52,6 +50,6 @@ def clip(name: str, letters: int) -> str:
     if len(text) <= letters:
         return name
     start = name[: letters - 1]
-    # Mathematics stays whole, or is left out.
-    start = start[: start.rindex("$")] if is_math(name) and start.count("$") % 2 else start
+    if is_math(name) and start.count("$") % 2:  # mathematics stays whole, or is left out
+        start = start[: start.rindex("$")]
     return f"{start.rstrip()}…"

@@ -14,14 +14,13 @@ from ..data.calibration import Calibration
 from ..local.lc2st import LC2STResult, Quality
 from ..local.levels import LevelResult
 from ..results import LocalResult, Result, holm
-from ._canvas import axes, curves, legend, legend_lines, null_bands, panels, smallest_pvalue
+from ._canvas import axes, curves, legend, null_bands, panels, smallest_pvalue
 from ._numbers import bin_count, critical_value, mirrored, one_observation
 from ._style import BAND, CLASS_1, CURVE, DASHED, ENVELOPE, SHARES, SMALL, display_name
 
-# Pairs and new panels that are drawn, and draws of q at each x that have a deviation.
-MOST_PAIRS, MOST_PANELS, FEWEST_DRAWS = 300, 24, 3
-# How far a z-score is drawn, at least and at most.
-NEAREST, FARTHEST = 3.0, 8.0
+# Pairs and new panels that are drawn, and draws of q at each x that have a deviation; how far a
+# z-score is drawn, at least and at most.
+MOST_PAIRS, MOST_PANELS, FEWEST_DRAWS, NEAREST, FARTHEST = 300, 24, 3, 3.0, 8.0
 # Observations up to which discoveries are numbered, and from which on points are small.
 FEW, CROWD = 15, 50
 
@@ -30,12 +29,11 @@ def coverage(result: CoverageResult, ax: Axes | None = None, alpha: float = 0.05
     """Draws how far expected coverage or TARP is from the level, with intervals and a null band.
 
     Below zero q is overconfident, above it conservative; for TARP this holds above 1/2. The band
-    holds a whole curve if q is right. Each curve, or the three farthest from zero, has pointwise
-    intervals, of Clopper and Pearson for regions and of the bootstrap for TARP.
+    holds a whole curve if q is right. At most three curves have intervals, which are pointwise.
     """
     check_kind("result", result, "that of coverage or tarp", "regions", "curve")
     curve = result.curve(alpha)
-    ax, levels = axes(ax, 2.7, legend_lines(result.names, 3)), curve.levels
+    ax, levels = axes(ax, 2.7, 3, result.names), curve.levels
     null_bands(ax, levels, alpha, (curve.null_lower - levels, curve.null_upper - levels))
     ax.axhline(0, label="if q = p", **DASHED)
     intervals = (curve.lower - levels, curve.upper - levels, f"{100 * (1 - alpha):g} % interval")
@@ -51,20 +49,19 @@ def rank_histogram(
     """Draws the ranks of a named quantity in bins, with a band that holds all bars at once.
 
     A U shape means that q is overconfident, a hump that it is conservative, a slope to the left
-    that it is too high. Bars are relative to the counts that are expected in their bins. The
-    default is the first quantity.
+    that it is too high. Bars are relative to what is expected in their bins.
     """
     check_kind("result", result, "that of sbc", "ranks", "ecdf")
     names, quantity = result.names, result.names[0] if quantity is None else quantity
     if not isinstance(quantity, str) or quantity not in names:
         raise ValueError(f"quantity: expected one of {', '.join(names)}; got {quantity!r}.")
-    j, bins, ax = names.index(quantity), result.histogram(alpha), axes(ax, 2.5, 1)
+    j, bins, ax = names.index(quantity), result.histogram(alpha), axes(ax, 2.5, 3)
     lower, upper, bars = (v / bins.expected for v in (bins.lower, bins.upper, bins.counts[j]))
-    band: dict[str, Any] = {"baseline": lower, "fill": True, "color": ENVELOPE, "lw": 0}
+    band: dict[str, Any] = {"fill": True, "color": ENVELOPE, "lw": 0, "baseline": lower}
     ax.stairs(upper, bins.edges, label=f"{100 * (1 - alpha):g} % null, all bars", **band)
     ax.axhline(1, label="if q = p", **DASHED)
-    outline: dict[str, Any] = {"baseline": None, "color": CURVE, "lw": 1.2}
-    ax.stairs(bars, bins.edges, label=display_name(quantity), **outline)
+    name = display_name(quantity)
+    ax.stairs(bars, bins.edges, baseline=None, color=CURVE, lw=1.2, label=name)
     ax.set(xlim=(0, result.k + 1), xlabel=f"rank of the truth among {result.k} draws of q")
     ax.set(ylim=(0, None), ylabel="pairs in each bin / expected")
     return legend(ax, title=f"chi-square: p = {result.chi_square.pvalue[j]:.3g}")
@@ -73,7 +70,7 @@ def rank_histogram(
 def rank_ecdf(result: SBCResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes:
     """Draws the distribution functions of all ranks, with a simultaneous null band."""
     check_kind("result", result, "that of sbc", "ranks", "ecdf")
-    ax, curve = axes(ax, 3.65, legend_lines(result.names, 2)), result.ecdf(alpha)
+    ax, curve = axes(ax, 3.65, 2, result.names), result.ecdf(alpha)
     null_bands(ax, curve.levels, alpha, (curve.null_lower, curve.null_upper))
     ax.plot([0, 1], [0, 1], label="if q = p", **DASHED)
     curves(ax, curve.levels, curve.ecdf, result.names, curve.levels)
@@ -88,7 +85,7 @@ def rank_difference(result: SBCResult, ax: Axes | None = None, alpha: float = 0.
     conservative; above zero throughout, too high.
     """
     check_kind("result", result, "that of sbc", "ranks", "ecdf")
-    ax, curve = axes(ax, 2.7, legend_lines(result.names, 2)), result.ecdf(alpha)
+    ax, curve = axes(ax, 2.7, 2, result.names), result.ecdf(alpha)
     levels = curve.levels
     null_bands(ax, levels, alpha, (curve.null_lower - levels, curve.null_upper - levels))
     ax.axhline(0, label="if q = p", **DASHED)
@@ -126,10 +123,9 @@ def contraction(
 ) -> np.ndarray:
     """Draws the z-score of true values against the contraction of q, for every parameter.
 
-    The z-score is (true value - mean of q) / sd of q at the same x; about 95 % lie in the band if
-    q is right, some fewer where there are few draws of q. The contraction, 1 - var(q) / var(prior)
-    with the variance of all true values, is one where x tells all and zero where it tells nothing.
-    What lies beyond the axes is drawn at their edge. ``ax`` is that of :func:`recovery`.
+    The z-score is (true value - mean of q) / sd of q; about 95 % lie in the band if q is right.
+    The contraction, 1 - var(q) / var(prior), is one where x tells all and zero where it tells
+    nothing. Points beyond the axes are at their edge. ``ax`` is that of :func:`recovery`.
     """
     theta, theta_q, some, grid = _arrays_and_panels(calibration, FEWEST_DRAWS, ax, names)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -201,7 +197,7 @@ def predictive(result: PredictiveResult, ax: Axes | None = None, alpha: float = 
 def _null(result: Result, ax: Axes | None, alpha: float, words: tuple[str, str, str]) -> Axes:
     """Draws a null, its critical value and the statistic, with words for all three."""
     alpha = check_share("alpha", alpha)
-    ax, null = axes(ax, 2.4, 1), result.null.reshape(-1)
+    ax, null = axes(ax, 2.4, 3), result.null.reshape(-1)
     bars: dict[str, Any] = {"color": BAND, "lw": 0, "label": f"{len(null)} {words[0]}"}
     _, edges, _ = ax.hist(null, bins=bin_count(null), **bars)
     critical = float(critical_value(null, alpha))
@@ -215,8 +211,8 @@ def _null(result: Result, ax: Axes | None, alpha: float, words: tuple[str, str, 
         tip, tail = near + 0.6 * (near - far), near + 0.4 * (near - far)
         ax.set_xlim(*sorted((tip, far - 0.05 * (near - far))))
         style: dict[str, Any] = {"color": CURVE, "fontsize": SMALL, "ha": side, "va": "center"}
-        style |= {"arrowprops": {"arrowstyle": "->", "color": CURVE, "lw": 1.6}}
-        style |= {"xycoords": ax.get_xaxis_transform()}
+        style["arrowprops"] = {"arrowstyle": "->", "color": CURVE, "lw": 1.6}
+        style["xycoords"] = ax.get_xaxis_transform()
         ax.annotate(f"{words[2]}\n{observed:.3g}", (tip, 0.5), (tail, 0.5), **style)
     ax.set(ylabel=f"{words[0]} in each bin")
     ax.locator_params(axis="x", nbins=5)
@@ -231,7 +227,7 @@ def pp(result: LC2STResult, ax: Axes | None = None, alpha: float = 0.05) -> Axes
     """
     check_kind("result", result, "that of lc2st", "probabilities", "pp_curve")
     curve = mirrored(one_observation(result).pp_curve(alpha))
-    ax, whole = axes(ax, 3.7, 1), (curve.envelope_lower, curve.envelope_upper)
+    ax, whole = axes(ax, 3.7, 4), (curve.envelope_lower, curve.envelope_upper)
     null_bands(ax, curve.levels, alpha, whole, (curve.lower, curve.upper), step="pre")
     ax.plot([0, 0.5, 0.5, 1], [0, 0, 1, 1], label="ideal if q = p", **DASHED)
     ax.step(curve.levels, curve.ecdf, where="pre", color=CURVE, lw=1.6, label="draws of q at x_o")
@@ -243,7 +239,7 @@ def levels(result: LevelResult, ax: Axes | None = None, alpha: float = 0.05) -> 
     """Draws how often true parameters lie below each level of q near one x_o, with null bands."""
     check_kind("result", result, "that of lhpd or lpit", "alphas", "null_curves")
     result = one_observation(result)
-    ax, bands = axes(ax, 3.6, legend_lines(result.names, 3)), result.bands(alpha)
+    ax, bands = axes(ax, 3.6, 3, result.names), result.bands(alpha)
     grid, *lines = (np.concatenate([[0], v, [1]]) for v in (result.alphas, *result.curves))
     both = ((bands.envelope_lower, bands.envelope_upper), (bands.lower, bands.upper))
     widest = (np.stack([lower.min(0), upper.max(0)]) for lower, upper in both)
@@ -266,16 +262,15 @@ def sweep(
     """Draws the statistic along a swept quantity, with its null band (Figure 3 of the paper).
 
     The quantity is named by a label and has values (o,) at the o observations, in any order. A
-    point above the band is rejected at level alpha, taken by itself, and no other is. With fewer
-    than 1 / alpha - 1 nulls nothing can be rejected, and the band holds all of them.
+    point above the band is rejected at level alpha, taken by itself, and no other is. With too few
+    nulls to reject anything the band holds all of them.
     """
     _check_many(result, alpha)
     o, at = len(result.statistic), as_tensors({"values": values})["values"].double().cpu().numpy()
     if at.shape != (o,) or not np.isfinite(at).all():
         what = f"shape {at.shape}" if at.shape != (o,) else "NaN or infinity"
-        raise ValueError(
-            f"values: expected a finite number for each of {o} observations; got {what}."
-        )
+        each = f"a finite number for each of {o} observations"
+        raise ValueError(f"values: expected {each}; got {what}.")
     order = np.argsort(at, kind="stable")
     at, statistic, null = at[order], result.statistic[order], result.null[order]
     ax = axes(ax, 2.6)
@@ -346,10 +341,10 @@ def reliability(result: Quality, ax: Axes | None = None) -> Axes:
     ax.plot([low, high], [low, high], label="perfect", **DASHED)
     bars = np.stack([observed - lower, upper - observed])
     style: dict[str, Any] = {"color": CURVE, "marker": "o", "ms": 3.5, "lw": 1.4, "ecolor": BAND}
-    label = "held out, 95 % intervals"
-    ax.errorbar(predicted, observed, bars, elinewidth=2.4, label=label, **style)
-    ax.set(xlim=(low, high), ylim=(low, high), aspect="equal")
-    ax.set(xlabel=CLASS_1, ylabel="share of true parameters")
+    style |= {"elinewidth": 2.4, "label": "held out, 95 % intervals"}
+    ax.errorbar(predicted, observed, bars, **style)
+    ax.set(xlim=(low, high), xlabel=CLASS_1, aspect="equal")
+    ax.set(ylim=(low, high), ylabel="share of true parameters")
     return legend(ax, title=f"AUC {result.auc:.2f}")
 
 

@@ -1,8 +1,7 @@
 """The report: what a check found, as one HTML file that works without a network.
 
-A :class:`~assay.verdict.Verdict` goes in and a file comes out; nothing is trained or sampled here.
-`bounds`, `classifier`, `nulls` and `places` make figures, which are plain values (`traces`); words
-and numbers go into the templates of `environment`. Jinja2 and Plotly are needed to write a report.
+A verdict goes in and a file comes out; nothing is trained or sampled here. Figures are plain
+values (`traces`), and templates (`environment`) read the check. Jinja2 and Plotly are needed.
 
 A content security policy allows the two scripts that are in the file, by their hashes, and nothing
 else: whatever names may contain, no other script can run, and no address is ever asked. What is
@@ -87,38 +86,35 @@ def _compressed(text: str) -> str:
 
 def _data(check: Verdict) -> dict[str, Any]:
     """What scripts draw and save: all numbers, and figures unless an observation is outside."""
-    observations: list[dict[str, Any]] = [{} for _ in range(len(check))]
+    observations = []
     for i, word in enumerate(check.verdicts):
+        figures: dict[str, Any] = {}
         if word != OUTSIDE:
             figures = {"forest": forest(check, i), "near": near(check, i), "null": null(check, i)}
             if check.classified is not None:
                 figures |= {"pp": pp(check, i), "pairs": pairs(check, i)}
-            observations[i] = {name: one for name, one in figures.items() if one is not None}
+        observations.append({name: one for name, one in figures.items() if one is not None})
+    # With as many digits as are of use.
+    plain = json.dumps(check.record)
     return {
         "start": check.urgency[0],
         "places": places(check),
         "average": average_figures(check),
         "own": ["forest", "near", "null", "pp", "pairs"],
-        # With as many digits as are of use.
-        "record": json.loads(
-            json.dumps(check.record), parse_float=lambda text: float(f"{float(text):.4g}")
-        ),
+        "record": json.loads(plain, parse_float=lambda text: float(f"{float(text):.4g}")),
         "observations": observations,
     }
 
 
 def _rows(check: Verdict, i: int) -> list[list[str]]:
     """Each number at an observation with its interval, in words; none where it is outside."""
-    return [
-        [
-            row.kind.replace("_", " "),
-            " and ".join(map(readable, row.parameters)) or "all",
-            number(row.value, 2),
-            f"{number(row.lower, 2)} to {number(row.upper, 2)}",
-            "wrong" if row.wrong else "",
-        ]
-        for row in (check.bounds.rows[i] if check.verdicts[i] != OUTSIDE else ())
-    ]
+    rows = []
+    for row in check.bounds.rows[i] if check.verdicts[i] != OUTSIDE else ():
+        names = " and ".join(map(readable, row.parameters)) or "all"
+        ends = f"{number(row.lower, 2)} to {number(row.upper, 2)}"
+        words = [row.kind.replace("_", " "), names, number(row.value, 2), ends]
+        rows.append([*words, "wrong" if row.wrong else ""])
+    return rows
 
 
 def _text(value: Any) -> str:

@@ -80,10 +80,8 @@ def near(check: Verdict, which: int) -> dict[str, Any] | None:
     bounds = check.bounds
     if bounds.near_truths is None or bounds.near_draws is None:
         return None
-    both = [
-        values[np.isfinite(values).all(1)]
-        for values in (bounds.near_draws[which], bounds.near_truths[which])
-    ]
+    both = [part[which] for part in (bounds.near_draws, bounds.near_truths)]
+    both = [values[np.isfinite(values).all(1)] for values in both]
     if not len(both[1]):
         return None
     pair = worst_pair(check, which)
@@ -139,12 +137,6 @@ def _contours(points: np.ndarray) -> dict[str, Any]:
     inner, outer = (float(falling[np.searchsorted(share, held)]) for held in (0.5, 0.9))
     levels = {"start": outer, "end": inner, "size": max(inner - outer, 1e-6)}
     centres = rounded((np.arange(CELLS) + 0.5) / CELLS * 2 * END - END, 3)
-    return {
-        "type": "contour",
-        "x": centres,
-        "y": centres,
-        "z": [rounded(row.round(3), 3) for row in density.T],
-        "contours": {"coloring": "none", **levels},
-        "showscale": False,
-        "hoverinfo": "skip",
-    }
+    z = [rounded(row.round(3), 3) for row in density.T]
+    contours = {"contours": {"coloring": "none", **levels}, "showscale": False}
+    return {"type": "contour", "x": centres, "y": centres, "z": z, "hoverinfo": "skip", **contours}

@@ -23,13 +23,10 @@ def pp(check: Verdict, which: int) -> dict[str, Any]:
     """The PP-plot of the classifier at one observation."""
     curve = mirrored(check.classified[which].pp_curve(check.alpha))
     levels = np.repeat(curve.levels, 2)[:-1]
-    bands = []
-    for lower, upper, words, colour in (
-        (curve.envelope_lower, curve.envelope_upper, "whole curve", "@envelope"),
-        (curve.lower, curve.upper, "each level", "@band"),
-    ):
-        ends = np.repeat(lower, 2)[1:], np.repeat(upper, 2)[1:]
-        bands.append(null_band(levels, ends, curve.alpha, words, colour))
+    both = (curve.envelope_lower, curve.envelope_upper), (curve.lower, curve.upper)
+    whole, each = ([np.repeat(end, 2)[1:] for end in ends] for ends in both)
+    bands = [null_band(levels, whole, curve.alpha)]
+    bands.append(null_band(levels, each, curve.alpha, "each level", "@band"))
     ideal = line([0, 0.5, 0.5, 1], [0, 0, 1, 1], "if q = p", **DASHED)
     style = {"color": "@curve", "width": 2, "shape": "vh"}
     draws = line(curve.levels, curve.ecdf, "draws of q at x_o", **style)

@@ -22,8 +22,7 @@ def environment() -> Any:
         source = BESIDE_A_TAG.sub("", read(f"templates/{name}").strip())
         return re.sub(r"\s*\n\s*", " ", source)
 
-    def finalize(value: Any) -> Any:
-        """Markup as it is, and anything else as text that HTML allows."""
+    def finalize(value: Any) -> Any:  # anything but markup becomes text that HTML allows
         return value if hasattr(value, "__html__") else printable(str(value))
 
     options = {"autoescape": True, "undefined": jinja.StrictUndefined, "finalize": finalize}

@@ -32,24 +32,19 @@ def null(check: Verdict, which: int) -> dict[str, Any]:
         "hovertemplate": "%{y} copies near %{x:.3~g}<extra></extra>",
     }
     below = percent(1 - check.alpha)
-    keys = (
-        line(np.nan, np.nan, f"{below} of copies", color="@ink", dash="dash"),
-        line(np.nan, np.nan, "observed", color="@curve", width=2),
-    )
+    # What the lines across the figure are, for its key.
+    threshold_key = line(np.nan, np.nan, f"{below} of copies", color="@ink", dash="dash")
+    observed_key = line(np.nan, np.nan, "observed", color="@curve", width=2)
     span = low - 0.05 * (high - low), max(high, end) + 0.1 * (high - low)
-    layout = {
-        "xaxis": axis("statistic", span),
-        "yaxis": axis("copies", rangemode="tozero"),
-        "shapes": [upright(threshold), upright(end, color="@curve", width=2.5)],
-        "height": 300,
-        "bargap": 0,
-    }
+    axes = {"xaxis": axis("statistic", span), "yaxis": axis("copies", rangemode="tozero")}
+    shapes = [upright(threshold), upright(end, color="@curve", width=2.5)]
+    layout = {**axes, "shapes": shapes, "height": 300, "bargap": 0}
     words = (
         f"Histogram of {len(copies)} relabelled copies, {below} of which lie below "
         f"{decimals(threshold)}. The observed statistic is {decimals(value)}, "
         f"p = {probability(float(check.test.pvalue[which]))}."
     )
-    return {"data": [bars, *keys], "layout": layout, "words": words}
+    return {"data": [bars, threshold_key, observed_key], "layout": layout, "words": words}
 
 
 def average_figures(check: Verdict) -> dict[str, dict[str, Any]]:
@@ -76,9 +71,7 @@ def average_figures(check: Verdict) -> dict[str, dict[str, Any]]:
         layout |= dict(zip(("xaxis", "yaxis"), titles, strict=True))
         each = list(zip(result.names, np.atleast_1d(result.adjusted), strict=True))[:MOST_PVALUES]
         pvalues = "; ".join(f"{readable(one)} p = {probability(float(p))}" for one, p in each)
-        figures[name] = {
-            "data": [band, *ideal, *curves(curve.levels, lines, result.names, right)],
-            "layout": layout,
-            "words": f"{what}, corrected p-values: {pvalues}.",
-        }
+        data = [band, *ideal, *curves(curve.levels, lines, result.names, right)]
+        words = f"{what}, corrected p-values: {pvalues}."
+        figures[name] = {"data": data, "layout": layout, "words": words}
     return figures

@@ -9,29 +9,23 @@ from ..verdict import Verdict
 from .traces import axis, brief, literal, rounded
 
 # The symbol and the colour of every verdict.
-SYMBOLS = {
-    "rejected": ("x", "@rejected"),
-    "passed": ("circle", "@passed"),
-    "inconclusive": ("triangle-up", "@inconclusive"),
-    "outside": ("square-open", "@outside"),
-}
+SYMBOLS = {"rejected": ("x", "@rejected"), "passed": ("circle", "@passed")}
+SYMBOLS |= {"inconclusive": ("triangle-up", "@inconclusive")}
+SYMBOLS |= {"outside": ("square-open", "@outside")}
 # Observations whose labels are written on the map.
 MOST_LABELS = 8
 
 
 def places(check: Verdict) -> dict[str, Any] | None:
-    """The map as plain values: where simulations, tested ones and the observations lie.
+    """Where simulations, tested ones and the observations lie; far ones are moved to the edge.
 
-    Coordinates are the entries of x where there are at most two, or else the first two principal
-    components of the simulations. Points far out are moved to the edge.
+    Coordinates are the entries of x, or the first two principal components of more than two.
     """
     around = check.surroundings
     if around is None:
         return None
-    own, simulated, names = _coordinates(
-        np.asarray(check.test.x, float).reshape(len(check), -1),
-        np.asarray(around.x, float).reshape(len(around.x), -1),
-    )
+    both = (np.asarray(x, float).reshape(len(x), -1) for x in (check.test.x, around.x))
+    own, simulated, names = _coordinates(*both)
     low, high = np.quantile(simulated, [0.005, 0.995], axis=0)
     room = 0.15 * np.where(high > low, high - low, 1.0)
     own, simulated = (np.clip(at, low - room, high + room) for at in (own, simulated))
@@ -82,13 +76,6 @@ def _coordinates(
 
 def _group(name: str, at: np.ndarray, symbol: str, colour: str, size: int) -> dict[str, Any]:
     """Points (n, 2), as a trace."""
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "x": rounded(at[:, 0]),
-        "y": rounded(at[:, 1]),
-        "name": name,
-        "marker": {"symbol": symbol, "color": colour, "size": size},
-        "hoverinfo": "skip",
-        "cliponaxis": False,
-    }
+    marker = {"symbol": symbol, "color": colour, "size": size}
+    how = {"type": "scatter", "mode": "markers", "hoverinfo": "skip", "cliponaxis": False}
+    return {"x": rounded(at[:, 0]), "y": rounded(at[:, 1]), "name": name, "marker": marker, **how}

@@ -1,9 +1,8 @@
 """Figures as plain values, which the script of the page hands to Plotly.
 
 A figure has data, which are traces; a layout; words for those who do not see it; and columns,
-numbers that traces share: where x, y or colours of a trace are a whole number, it is that of a
-column. Colours are named by their role, as in ``@curve``, and become those of the light or the
-dark scheme in the browser.
+numbers that traces share: where x, y or colours are a whole number, it is that of a column.
+Colours are named by their role, as in ``@curve``; in the browser they become light or dark.
 """
 
 import math
@@ -18,20 +17,14 @@ from ..plots._numbers import farthest
 from ..printing import number, readable, shorten
 
 # Six curves by colour, and twice as many by line style as well.
-STYLES = [
-    {"color": colour, "dash": dash}
-    for dash in ("solid", "dash")
-    for colour in ("@curve", "@blue", "@green", "@pink", "@sky", "@amber")
-]
+COLOURS = ("@curve", "@blue", "@green", "@pink", "@sky", "@amber")
+STYLES = [{"color": colour, "dash": dash} for dash in ("solid", "dash") for colour in COLOURS]
 # How the value that a right q would have is drawn.
 DASHED: dict[str, Any] = {"color": "@ink", "width": 1, "dash": "dash"}
 
 
 def literal(name: str) -> str:
-    """A name that Plotly shows as it is read, though it reads tags and entities itself.
-
-    TeX becomes Unicode: MathJax, which would typeset it, is not in the page.
-    """
+    """A name as it is read, with TeX as Unicode, for Plotly, which reads tags and entities."""
     blank = r"[\s\x00-\x1f\x7f\u202a-\u202e\u2066-\u2069]+"
     return escape(re.sub(blank, " ", readable(name)), quote=False)
 
