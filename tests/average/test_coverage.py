@@ -1,5 +1,4 @@
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -281,41 +280,9 @@ class TestDensities:
         assert checked(calibration, Values(values[:, 0], values[:, 1:]))[3, 0] == -torch.inf
 
 
-peer = pytest.mark.filterwarnings(
+@pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
 )
-
-
-@peer
-def test_coverage_against_lampe(gaussian):
-    """Levels, as shares of the k draws with a higher density, are those of lampe.
-
-    Its curve is that of these shares, r / k, between (0, 0) and (1, 1); ours puts the step r at
-    (r + 1) / (k + 1), which is what makes it right on average for few draws.
-    """
-    from lampe.diagnostics import expected_coverage_mc
-
-    posterior, k = gaussian(width=0.8), 60
-    calibration = posterior.calibration(300, k=k)
-    pairs = list(zip(calibration.theta, calibration.x, strict=True))
-    stored = dict(zip(map(float, calibration.x[:, 0]), calibration.theta_q, strict=True))
-
-    def estimator(x):
-        return SimpleNamespace(
-            sample=lambda shape: stored[float(x[0])],
-            log_prob=lambda theta: -posterior.theta_to_base(theta, x).square().sum(-1) / 2,
-        )
-
-    theirs, _ = expected_coverage_mc(estimator, pairs, n=k)
-    ours = coverage(calibration, log_density(posterior))
-    shares = np.sort(np.concatenate([[0.0], ours.ranks[:, 0] / k, [1.0]]))
-    np.testing.assert_allclose(theirs.numpy(), shares, atol=1e-6)
-    # The curves differ by the two points lampe adds and by the convention for steps.
-    there = [(theirs.numpy() <= a + 1e-9).mean() for a in ours.levels]
-    np.testing.assert_allclose(ours.coverage[0], there, atol=2 / 300 + 2 / k)
-
-
-@peer
 def test_tarp_against_sbi(gaussian):
     """Shares r / k strictly below the inner edges of its histogram; our step r is at (r + 1)."""
     from sbi.diagnostics.tarp import run_tarp

@@ -139,7 +139,6 @@ class TestCells:
         starts = plain(k).bins(n)
         assert len(starts) == count + 1
         np.testing.assert_allclose(np.diff(plain(k).levels[starts]), 1 / count, atol=3 / k)
-        np.testing.assert_array_equal(plain(2).bins(1000), [0, 1, 2, 3])
 
 
 class TestNull:
@@ -198,13 +197,8 @@ class TestStatistics:
                 law, count = scipy.stats.binom(n, (r + 1) / (k + 1)), (column <= r).sum()
                 gamma = min(gamma, 2 * law.cdf(count), 2 * law.sf(count - 1))
             assert value == pytest.approx(-np.log(gamma))
-
-    @pytest.mark.parametrize("n", [10, 10_000])
-    def test_ranks_far_from_uniform_have_a_finite_surprise(self, n):
-        cells = plain(500)
-        surprise = cells.surprise(cells.below(np.zeros((n, 1), int)))
-        assert np.isfinite(surprise).all()
-        assert surprise[0] > cells.surprise(uniform_counts(n, cells.sizes, 99, 0)).max()
+        far = cells.surprise(cells.below(np.zeros((n, 1), int)))
+        assert 20 < far < np.inf
 
 
 def exact_coverage(n, cells, lower, upper):

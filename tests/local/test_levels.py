@@ -202,7 +202,6 @@ def test_a_null_band_holds_what_it_says():
 def test_defaults(gaussian):
     own = Nearest(0.3, Distance(torch.sin))
     test, other = (pit_of_latents(gaussian(), near=near) for near in (None, own))
-    assert (test.null, len(test.alphas)) == (999, 19)
     assert test.near == Nearest(distance=Distance())
     assert other.near is own
     assert "null=999" in repr(test)
@@ -258,23 +257,6 @@ class TestEveryTest:
         assert own.items() <= result.settings.items()
         with pytest.raises(ValueError, match="alpha: expected a number between 0 and 1"):
             result.bands(2)
-        for bad, kind in ((torch.zeros(3), ValueError), ("x_o", TypeError)):
-            with pytest.raises(kind, match="x_o: expected"):
-                make(gaussian(), n=50, null=19)(bad)
-
-    @pytest.mark.parametrize(
-        ("given", "message"),
-        [
-            ({"null": 0}, "null: expected at least 1; got 0"),
-            ({"near": "all"}, "near: expected"),
-            ({"alphas": (0, 0.5)}, "alphas: .* above 0 and below 1"),
-            ({"alphas": (0.5, 1.0)}, "alphas: .* above 0 and below 1"),
-            ({"alphas": ()}, "alphas: expected a non-empty"),
-        ],
-    )
-    def test_bad_arguments(self, gaussian, make, given, message):
-        with pytest.raises((TypeError, ValueError), match=message):
-            make(gaussian(), **given)
 
 
 def test_an_embedding_comes_along(gaussian):
@@ -293,6 +275,11 @@ BAD = {
         r"calibration: expected latents with base N\(0, I\)",
     ),
     "few draws": (lambda c: lpit(replace(c, theta_q=c.theta_q[:, :2])), "theta_q: .* least 4"),
+    "null": (lambda c: lpit(c, null=0), "null: expected at least 1; got 0"),
+    "near": (lambda c: lpit(c, near="all"), "near: expected"),
+    "alphas": (lambda c: lpit(c, alphas=(0, 0.5)), "alphas: .* above 0 and below 1"),
+    "no alphas": (lambda c: lpit(c, alphas=()), "alphas: expected a non-empty"),
+    "x_o": (lambda c: lpit(c, null=9)(torch.zeros(3)), "x_o: expected"),
     "arrays": (lambda c: lpit(c.theta), "calibration: expected a Calibration"),
     "no density": (lambda c: lhpd(c), "log_q: expected the log-density"),
     "a number": (lambda c: lhpd(c, 3), "log_q: expected a function"),

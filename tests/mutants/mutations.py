@@ -744,8 +744,8 @@ MUTATIONS = (
     Mutation(
         "too wide for too narrow",
         "local/levels.py",
-        '1: "q is too wide there",\n    -1: "q is too narrow there"',
-        '-1: "q is too wide there",\n    1: "q is too narrow there"',
+        '1: "q is too wide there", -1: "q is too narrow there"',
+        '-1: "q is too wide there", 1: "q is too narrow there"',
         f"{LEVELS}::TestHPD::test_triple",
     ),
     Mutation(

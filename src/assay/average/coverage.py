@@ -10,7 +10,6 @@ over its width, so that coverage is right on average for few draws, too.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,7 +45,7 @@ def coverage(
     null: int | UniformRanks | None = None,
     seed: Seed = 0,
 ) -> "CoverageResult":
-    """Tests whether regions of q hold as many true parameters as they should.
+    """Tests whether regions of q hold as many true parameters as they should, at all levels.
 
     Args:
         calibration: Pairs with k draws of q at each x, independent of each other.
@@ -57,9 +56,6 @@ def coverage(
             draws distinguish are interpolated.
         null: The number of null copies; 999 by default, or more for many curves.
         seed: An int or a generator; it breaks ties and makes the null.
-
-    Returns:
-        The curve of expected coverage, its test, and the coverage at the levels.
 
     Example:
         >>> theta, noise, *z = torch.randn(22, 500, 1, generator=torch.Generator().manual_seed(0))
@@ -132,7 +128,7 @@ class CoverageResult(RankResult):
         """The two-sided p-value of the signed area, with shape (j,)."""
         return pvalue(np.abs(self.area), np.abs(self.area_null))
 
-    @cached_property
+    @property
     def coverage(self) -> np.ndarray:
         """The expected coverage at the levels, with shape (j, l)."""
         steps = np.arange(len(self.weights) + 1)
@@ -194,7 +190,7 @@ def tarp(
     null: int | UniformRanks | None = None,
     seed: Seed = 0,
 ) -> CoverageResult:
-    """Tests q by the distances of true parameters and draws to reference points.
+    """Tests coverage of balls around reference points that hold some of the draws of q.
 
     Args:
         calibration: Pairs with k draws of q at each x, independent of each other.
@@ -206,9 +202,6 @@ def tarp(
         levels: Levels between 0 and 1 that are reported by name.
         null: The number of null copies, 999 by default.
         seed: An int or a generator; it makes references, breaks ties and makes the null.
-
-    Returns:
-        The curve of expected coverage, its test, and the coverage at the levels.
 
     Example:
         >>> theta, noise, *z = torch.randn(22, 500, 1, generator=torch.Generator().manual_seed(0))

@@ -40,7 +40,7 @@ def sbc(
     null: int | UniformRanks | None = None,
     seed: Seed = 0,
 ) -> "SBCResult":
-    """Tests whether q is calibrated, one quantity at a time.
+    """Tests whether ranks of each quantity are uniform, and says what their shape means for q.
 
     Args:
         calibration: Pairs with k draws of q at each x, independent of each other.
@@ -48,9 +48,6 @@ def sbc(
             (b,), or their :class:`~assay.average.ranks.Values`; every parameter by default.
         null: The number of null copies; 999 by default, or more for many quantities.
         seed: An int or a generator; it breaks ties and makes the null.
-
-    Returns:
-        Ranks, three tests of their uniformity, and what their shape says.
 
     Example:
         >>> theta, noise, *z = torch.randn(11, 500, 1, generator=torch.Generator().manual_seed(0))
@@ -108,6 +105,7 @@ class SBCResult(RankResult):
     envelope: RankStatistic  # the surprise of whole curves, whose band :meth:`ecdf` has
     k: int  # the number of draws of q at each x
     heading: ClassVar[str] = "quantity"
+    shared: ClassVar[tuple[str, ...]] = ("ranks", "_errors")
 
     @cached_property
     def _errors(self) -> np.ndarray:

@@ -49,11 +49,9 @@ NEAREST = 1e-6
 # The variance of scores is near one if q is right, but zero where all levels are equal.
 LEAST_VARIANCE = 0.1
 HPD, PIT = "local HPD coverage", "local PIT"
-WIDTHS = {
-    1: "q is too wide there",
-    -1: "q is too narrow there",
-    0: "which is neither too wide nor too narrow beyond chance",
-}
+# What a sign of the area says.
+RIGHT = "which is neither too wide nor too narrow beyond chance"
+WIDTHS = {1: "q is too wide there", -1: "q is too narrow there", 0: RIGHT}
 
 
 @full_precision()
@@ -65,7 +63,7 @@ def lhpd(
     alphas: Any = ALPHAS,
     seed: Seed = 0,
 ) -> "LevelTest":
-    """Prepares a test of local coverage of highest-density regions.
+    """Prepares a test of local coverage of highest-density regions, to be called with any x_o.
 
     It is blind to errors that move mass between regions of equal density.
 
@@ -77,9 +75,6 @@ def lhpd(
         null: The number of null copies; 999 by default.
         alphas: The levels at which coverage is compared.
         seed: An int or a generator. The same seed gives the same test.
-
-    Returns:
-        A test that can be asked at any observation.
 
     Example:
         >>> theta, noise = torch.randn(2, 500, 1, generator=torch.Generator().manual_seed(0))
@@ -111,7 +106,7 @@ def lpit(
     alphas: Any = ALPHAS,
     seed: Seed = 0,
 ) -> "LevelTest":
-    """Prepares a test of local conditional PITs.
+    """Prepares a test of local conditional PITs, to be called with any x_o.
 
     Among draws, each member of a set is ranked after all are whitened by the Cholesky factor of
     their covariance: the Rosenblatt transform of a Gaussian q. For another q columns need not be
@@ -123,9 +118,6 @@ def lpit(
         null: The number of null copies; 999 by default.
         alphas: The levels at which curves are compared with the diagonal.
         seed: An int or a generator. The same seed gives the same test.
-
-    Returns:
-        A test that can be asked at any observation.
 
     Example:
         >>> z, x = torch.randn(2, 500, 2, generator=torch.Generator().manual_seed(0))
