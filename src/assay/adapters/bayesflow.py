@@ -3,31 +3,19 @@
 import contextlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.posterior import (
-    Base,
-    Embed,
-    Flow,
-    LogDensity,
-    Posterior,
-    StandardNormal,
-    as_table,
-    fresh_key,
-)
+from ..data.posterior import Posterior, StandardNormal, as_table, fresh_key
 from ..data.tables import Layout
 
 # Networks whose forward pass is the inverse of their draws.
 INVERTIBLE = ("CouplingFlow", "FlowMatching")
 
 
-@dataclass(frozen=True, eq=False)
 class BayesFlowPosterior(Posterior):
     """An approximator of BayesFlow.
 
@@ -37,23 +25,22 @@ class BayesFlowPosterior(Posterior):
         like: An observation (1, d), at which the names of parameters are looked up.
     """
 
-    approximator: Any
-    conditions: Layout
-    like: Tensor
     # Observations at which draws are made in one call, which takes long however few they are.
     rows = 500
 
-    @cached_property
-    def layout(self) -> Layout:
-        """Names and shapes of the parameters."""
-        found = as_table("theta", self._draws(self.like, 1, 0), 2).layout
-        assert found is not None
-        return found
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the parameters."""
-        return self.layout.names
+    def __init__(self, approximator: Any, conditions: Layout, like: Tensor) -> None:
+        self.approximator, self.conditions = approximator, conditions
+        layout = as_table("theta", self._draws(like, 1, 0), 2).layout
+        assert layout is not None
+        self.layout, self.names = layout, layout.names
+        # The network is a flow if it has an inverse and a normal base.
+        network = approximator.inference_network
+        kinds = {kind.__name__ for kind in type(network).__mro__}
+        normal = type(network.base_distribution).__name__ == "DiagonalNormal"
+        self.base = StandardNormal(len(self.names))
+        self.flow = self if normal and kinds & set(INVERTIBLE) else None
+        self.log_density = self.log_prob
+        self.embed = None if approximator.summary_network is None else self._embed
 
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, d)."""
@@ -67,18 +54,6 @@ class BayesFlowPosterior(Posterior):
             draws = self.approximator.sample(num_samples=n, conditions=given, seed=key)
         return {name: np.asarray(array) for name, array in draws.items()}
 
-    @property
-    def flow(self) -> Flow | None:
-        """The network as a flow, if it has an inverse and a normal base."""
-        kinds = {kind.__name__ for kind in type(self.approximator.inference_network).__mro__}
-        base = type(self.approximator.inference_network.base_distribution).__name__
-        return self if kinds & set(INVERTIBLE) and base == "DiagonalNormal" else None
-
-    @property
-    def base(self) -> Base:
-        """The distribution of latents if q is right."""
-        return StandardNormal(len(self.names))
-
     def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
         """Maps parameters (n, m) at observations (n, d) to latents (n, m)."""
         a, given = self.approximator, _arrays(self.conditions, x)
@@ -91,19 +66,10 @@ class BayesFlowPosterior(Posterior):
         z = a.inference_network(y, conditions=conditions, inverse=False, density=False)
         return torch.from_numpy(np.array(z))
 
-    @property
-    def log_density(self) -> LogDensity | None:
-        """That of the approximator."""
-        return self._log_prob
-
-    def _log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
+    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The log-density (n,) of parameters (n, m) at observations (n, d)."""
         given = {**_arrays(self.layout, theta), **_arrays(self.conditions, x)}
         return torch.from_numpy(np.array(self.approximator.log_prob(given)))
-
-    @property
-    def embed(self) -> Embed | None:
-        """What the network is given of x, if there is a summary network."""
-        return None if self.approximator.summary_network is None else self._embed
 
     def _embed(self, x: Any) -> Tensor:
         features = self._prepared(_arrays(self.conditions, x))

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.posterior import Base, Flow, LogDensity, Posterior, StandardNormal, fresh_key
+from ..data.posterior import Posterior, StandardNormal, fresh_key
 from ..data.tables import Layout
 
 
@@ -17,23 +17,17 @@ class FlowjaxFlow(Posterior):
     def __init__(self, distribution: Any) -> None:
         # The base may be trained: a normal one is then a part of the flow.
         self.distribution = distribution.merge_transforms()
-
-    @property
-    def base(self) -> Base:
-        """The distribution of latents if q is right."""
-        return StandardNormal(self.distribution.shape[0])
-
-    @property
-    def flow(self) -> Flow | None:
-        """The flow itself, if its base is N(0, I)."""
-        z = np.linspace(-2, 2, 7 * self.distribution.shape[0], dtype="f").reshape(7, -1)
+        m = self.distribution.shape[0]
+        self.base = StandardNormal(m)
+        z = np.linspace(-2, 2, 7 * m, dtype="f").reshape(7, m)
         normal = -0.5 * (z**2 + np.log(2 * np.pi)).sum(1)
-        return self if np.allclose(self.distribution.base_dist.log_prob(z), normal) else None
+        same = np.allclose(self.distribution.base_dist.log_prob(z), normal)
+        self.flow = self if same else None  # latents are known if its base is N(0, I)
+        self.log_density = self.log_prob
 
-    @property
-    def log_density(self) -> LogDensity | None:
-        """That of the flow."""
-        return lambda theta, x: _tensor(self.distribution.log_prob(_array(theta), _array(x)))
+    def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
+        """The log-density (n,) of parameters (n, m) at observations (n, d)."""
+        return _tensor(self.distribution.log_prob(_array(theta), _array(x)))
 
     def theta_to_base(self, theta: Tensor, x: Tensor) -> Tensor:
         """Maps parameters (n, m) at observations (n, d) to latents (n, m)."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..data.posterior import Base, Coordinates, Embed, Flow, LogDensity, Posterior
+from ..data.posterior import Base, Coordinates, LogDensity, Posterior
 
 
 class NetworkPosterior(Posterior):
@@ -36,21 +36,9 @@ class NetworkPosterior(Posterior):
         self._draw, self._log_prob, self._to_base = draw, log_prob, to_base
         if base is not None:
             self.base = base
-
-    @property
-    def flow(self) -> Flow | None:
-        """The flow itself, if it is one: its latents are of the same q."""
-        return None if self._to_base is None else self
-
-    @property
-    def log_density(self) -> LogDensity | None:
-        """That of the network."""
-        return torch.no_grad()(self.log_prob)
-
-    @property
-    def embed(self) -> Embed | None:
-        """The summary network, as a function of x in any precision, if it does anything."""
-        return None if isinstance(self.summary, nn.Identity | None) else self._embed
+        self.flow = None if to_base is None else self
+        self.log_density = self.log_prob
+        self.embed = None if isinstance(summary, nn.Identity | None) else self._embed
 
     @torch.no_grad()
     def _embed(self, x: Tensor) -> Tensor:
@@ -62,6 +50,7 @@ class NetworkPosterior(Posterior):
         assert self._to_base is not None
         return self._to_base(*inputs(self.network, theta, x))
 
+    @torch.no_grad()
     def log_prob(self, theta: Tensor, x: Tensor) -> Tensor:
         """The log-density (n,) of parameters (n, m) at observations (n, ...)."""
         return self._log_prob(*inputs(self.network, theta, x))

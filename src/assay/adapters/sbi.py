@@ -26,7 +26,7 @@ from sbi.utils.sbiutils import within_support
 from torch import Tensor
 
 from .._support.inputs import cpu
-from ..data.posterior import Coordinates, Embed, Flow, LogDensity, Posterior, StandardNormal
+from ..data.posterior import Posterior, StandardNormal
 from ..data.tables import Layout
 from .networks import NetworkPosterior
 from .nflows import nflow
@@ -56,6 +56,16 @@ class SbiPosterior(Posterior):
     network: Posterior | None = None
     truncated: bool = False
 
+    def __post_init__(self) -> None:
+        if self.network is None:
+            return
+        # Inside of the prior, truncation adds a constant to the log-density at each x.
+        vars(self).update(log_density=self.network.log_density, embed=self.network.embed)
+        if not self.truncated:
+            vars(self)["flow"] = self.network.flow
+        elif self.network.flow is not None:
+            vars(self)["coordinates"] = self.network.flow.theta_to_base
+
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, ...)."""
         x, options = x.to(self.posterior._device, torch.float32), self._options(n)
@@ -73,27 +83,6 @@ class SbiPosterior(Posterior):
         # Draws with weights are none of q: they are resampled.
         weighted = isinstance(self.posterior, ImportanceSamplingPosterior)
         return {"show_progress_bars": False} | ({"method": "sir"} if weighted else {})
-
-    @property
-    def flow(self) -> Flow | None:
-        """The network's flow, if nothing is left out of its draws."""
-        return None if self.network is None or self.truncated else self.network.flow
-
-    @property
-    def coordinates(self) -> Coordinates | None:
-        """Latents of the network, if some of its draws are left out."""
-        flow = self.network.flow if self.network is not None and self.truncated else None
-        return None if flow is None else flow.theta_to_base
-
-    @property
-    def log_density(self) -> LogDensity | None:
-        """That of the network: inside of the prior, truncation adds a constant for each x."""
-        return None if self.network is None else self.network.log_density
-
-    @property
-    def embed(self) -> Embed | None:
-        """The embedding net."""
-        return None if self.network is None else self.network.embed
 
     def remarks(self, x: Tensor) -> tuple[str, ...]:
         """How much of the network lies outside of the prior."""
@@ -132,6 +121,10 @@ class Ensemble(Posterior):
     members: Sequence[Posterior]
     weights: Tensor
 
+    def __post_init__(self) -> None:
+        rows = min(member.rows for member in self.members)
+        vars(self).update(rows=rows, embed=self.members[0].embed)
+
     def sample_batched(self, x: Tensor, n: int) -> Tensor:
         """Returns n draws (b, n, m) at each of b observations (b, ...)."""
         # sbi's own draws take as many of each member at every x: sets would not be independent.
@@ -139,16 +132,6 @@ class Ensemble(Posterior):
         chosen = torch.multinomial(self.weights.cpu(), len(x) * n, replacement=True)
         index = chosen.to(each.device).reshape(len(x), n, 1, 1).expand(-1, -1, 1, each.shape[3])
         return each.gather(2, index)[:, :, 0]
-
-    @property
-    def rows(self) -> int:
-        """Observations at which draws are made in one call."""
-        return min(member.rows for member in self.members)
-
-    @property
-    def embed(self) -> Embed | None:
-        """The embedding net of the first member."""
-        return self.members[0].embed
 
     def remarks(self, x: Tensor) -> tuple[str, ...]:
         """The remarks of all members, each once."""

@@ -129,38 +129,16 @@ class Posterior(ABC):
         """Returns n draws (n, m) at one observation x, with shape (...,)."""
         return self.sample_batched(x[None], n)[0]
 
-    @property
-    def rows(self) -> int:
-        """Observations at which draws are made in one call."""
-        return 100
-
-    @property
-    def flow(self) -> "Flow | None":
-        """The flow that makes the draws, where these are all of its draws: one and the same q."""
-        return None
-
-    @property
-    def coordinates(self) -> Coordinates | None:
-        """A map of parameters at each x in which draws are nearly standard normal.
-
-        It is that of a flow some of whose draws are left out, as if they are outside of the prior.
-        """
-        return None
-
-    @property
-    def log_density(self) -> LogDensity | None:
-        """The log-density (b,) of q at parameters (b, m) and x (b, ...), but for a factor of x."""
-        return None
-
-    @property
-    def embed(self) -> Embed | None:
-        """The summary network of the posterior, if it has one: observations to features (n, d)."""
-        return None
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """Names of the parameters, if they are known."""
-        return None
+    # What else is known of q. Only the flow's own draws belong to it: it and its draws are one q.
+    rows: int = 100  # observations at which draws are made in one call
+    flow: "Flow | None" = None  # the flow that makes the draws, if none of them are left out
+    # A map of parameters at x in which q is nearly normal: that of a flow some of whose draws are
+    # left out, as those outside of the prior are.
+    coordinates: Coordinates | None = None
+    # The log-density (b,) of q at parameters (b, m) and x (b, ...), but for a factor of x.
+    log_density: LogDensity | None = None
+    embed: Embed | None = None  # the summary network: observations to features (n, d)
+    names: tuple[str, ...] | None = None  # of the parameters
 
     def remarks(self, x: Tensor) -> tuple[str, ...]:
         """Sentences about draws at observations (b, ...), for the reader of a result."""
@@ -239,6 +217,9 @@ class FunctionPosterior(Posterior):
     names: tuple[str, ...] | None = None  # of the parameters, if draws have them
     repeats: bool = True  # whether the same seed gives the same draws
 
+    def __post_init__(self) -> None:
+        vars(self)["rows"] = self.way.rows
+
     def sample_batched(self, x: Tensor, n: int) -> Any:
         """Returns n draws (b, n, m) at each of b observations (b, ...)."""
         return self.table(x, n).array
@@ -256,11 +237,6 @@ class FunctionPosterior(Posterior):
         arrays = [as_tensors({"posterior": table.array})["posterior"] for table in tables]
         array = arrays[0] if many else torch.stack(arrays)
         return Table(array.swapaxes(0, 1) if self.way.samples_first else array, layout)
-
-    @property
-    def rows(self) -> int:
-        """Observations at which draws are made in one call."""
-        return self.way.rows
 
     def remarks(self, x: Tensor) -> tuple[str, ...]:
         """Whether draws can be made again."""
