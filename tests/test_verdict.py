@@ -192,6 +192,17 @@ def test_regions_count_where_nothing_else_is_wrong():
     assert words.startswith("q's 50 % region holds")
 
 
+def test_the_worst_of_several_slopes_comes_first():
+    """It keeps the place of the worst, whatever other slopes of the parameter are."""
+    found = made(("rejected",))
+    table = {kind: part * np.nan for kind, part in found.bounds.table.items()}
+    slopes, skewness = np.array([[[2.0, 0.3], [0.0, 0.0]]]), np.array([[0.0, 0.4]])
+    table |= {"slope": cases.interval(slopes, 0.1), "skewness": cases.interval(skewness, 0.1)}
+    first, second = with_table(found, **table).other_sentences()
+    assert "changes with x: by 2.0 sd" in first
+    assert "skewed" in second
+
+
 def test_parts_belong_together_and_are_chosen_by_label():
     found = made(("passed", "rejected"), labels=("night 1: east", "night 2. west"))
     assert found.headline("night 1: east") == found.headline(0)

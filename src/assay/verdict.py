@@ -241,13 +241,13 @@ class Verdict(Frozen):
         # calls wrong, and for regions that hold too few true ones, or where nothing is wrong.
         in_table = [row for row in rows if row.kind in COLUMNS and row.right in (0, 1, LEVELS[1])]
         named, each = {row.parameters for row in in_table}, {}
-        for row in reversed(rows):
+        for row in rows:
             follows = row.kind == "coverage" and row.parameters in named
             follows |= row.kind == "region_coverage" and row.value > row.right and bool(named)
             if row not in in_table and not follows:
-                # One region, or one interval of a parameter, is enough.
-                each[row.kind, row.parameters] = row.sentence
-        return list(reversed(each.values()))[:MOST_OTHERS]
+                # One region, or one interval or slope of a parameter, is enough: the worst.
+                each.setdefault((row.kind, row.parameters), row.sentence)
+        return list(each.values())[:MOST_OTHERS]
 
     def limits(self, i: int, some: Any = slice(None), form: str = WITHIN) -> str:
         """How far off the means and the widths of some parameters can be at most, in words."""

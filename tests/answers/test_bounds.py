@@ -174,6 +174,8 @@ def test_what_is_not_known():
         here, there = (getattr(each, kind)[:, [0, 2]] for each in (found, without))
         np.testing.assert_allclose(here, there)
     assert not found.within(100.0).any()
+    # Nothing changes with an x that does not vary; it is unknown, without a warning.
+    assert np.isnan(bounds(replace(whole, x=0 * whole.x), [0.0] * 3).slope).all()
     # Of two draws, some bootstrap samples have no variance of true parameters left.
     found = bounds(pairs(150, k=2, width=lambda x: 1 + 0.8 * some[:2].flip(0) * x**0), X_O, 1)
     assert np.isnan(found.width_lower[0]).tolist() == [False, True]

@@ -193,7 +193,8 @@ class NearSets:
         """Numbers (...) from the influence (n, ...) of each set."""
         pulls = np.einsum("n,n...->n...", self.weights, influence)
         squares = np.square(pulls).sum(0)
-        error = np.sqrt(np.where(squares > TINY**2, squares, np.nan) * self.n / (self.n - 1))
+        squares = np.where(squares > TINY**2, squares, np.nan)  # unknown without variation
+        error = np.sqrt(squares * self.n / (self.n - 1))
         # The error is itself estimated. This factor turns normal quantiles near 2.7 into those of
         # Student, with degrees of freedom two over the relative variance of the sum of squares.
         # Deviations keep the plain error.
