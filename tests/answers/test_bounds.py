@@ -175,7 +175,7 @@ def test_what_is_not_known():
         np.testing.assert_allclose(here, there)
     assert not found.within(100.0).any()
     # Nothing changes with an x that does not vary; it is unknown, without a warning.
-    assert np.isnan(bounds(replace(whole, x=0 * whole.x), [0.0] * 3).slope).all()
+    assert np.isnan(bounds(replace(whole, x=0 * whole.x), [0.0] * 3).slope_upper).all()
     # Of two draws, some bootstrap samples have no variance of true parameters left.
     found = bounds(pairs(150, k=2, width=lambda x: 1 + 0.8 * some[:2].flip(0) * x**0), X_O, 1)
     assert np.isnan(found.width_lower[0]).tolist() == [False, True]
