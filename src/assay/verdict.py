@@ -240,7 +240,8 @@ class Verdict(Frozen):
         # Coverage follows from means, widths and shapes. It counts for a parameter that no table
         # calls wrong, and for regions that hold too few true ones, or where nothing is wrong.
         in_table = [row for row in rows if row.kind in COLUMNS and row.right in (0, 1, LEVELS[1])]
-        named, each = {row.parameters for row in in_table}, {}
+        named = {row.parameters for row in in_table}
+        each: dict[Any, str] = {}
         for row in rows:
             follows = row.kind == "coverage" and row.parameters in named
             follows |= row.kind == "region_coverage" and row.value > row.right and bool(named)
