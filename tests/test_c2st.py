@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from assay._support.random import stream
 from assay.c2st import STATISTICS, statistics
 from assay.classifiers.features import Joint
 from experiments.discriminant import LDA, QDA, Bayes
-from tests.local.test_lc2st import Spy, constant
+from tests.local.test_lc2st import Constant, Spy
 
 SMALL = MLP((16, 16), epochs=10, batch=64)
 TINY = MLP((8,), epochs=3, batch=32)
@@ -57,37 +56,28 @@ def test_an_exact_a_conservative_and_an_overconfident_q(classifier, width):
 def test_a_gross_error_and_even_odds(classifier, n_p, n_q):
     """Of rows that are four times as many, one that counted would say 0.2 or 0.8."""
     result = c2st(*samples(n_p, n_q, shift=2.0), classifier, 19)
-    assert result["accuracy"].pvalue == 0.05
-    assert result["accuracy"].statistic > 0.85
+    assert (result.pvalue[0], result.statistic[0] > 0.85) == (0.05, True)
     assert result.probabilities[result.truth].mean() > 0.55
     assert result.probabilities[~result.truth].mean() < 0.45
     right = c2st(*samples(n_p, n_q), classifier, 1)
     assert right.probabilities.mean() == pytest.approx(0.5, abs=0.05)
 
 
+@pytest.mark.parametrize("evaluation", [KFold(5), SPLIT])
 @pytest.mark.parametrize(("n_p", "n_q"), [(100, 100), (100, 350), (350, 100)])
-def test_held_out_rows_are_the_rows_given(n_p, n_q):
-    p, q = samples(n_p, n_q)
-    result = c2st(p, q, LDA(), 9)
+def test_held_out_rows_are_never_trained_on(n_p, n_q, evaluation):
+    spy, (p, q) = Spy(), samples(n_p, n_q)
+    result = c2st(p, q, spy, 3, evaluation)
     k = max(n_p, n_q) // min(n_p, n_q)
     used = {"used_p": 100 * (k if n_p > n_q else 1), "used_q": 100 * (k if n_q > n_p else 1)}
     assert {"n_p": n_p, "n_q": n_q, "sets": 100, "m": 2, **used}.items() <= result.settings.items()
-    for rows, given in ((result.theta[result.truth], p), (result.theta[~result.truth], q)):
-        assert {tuple(row) for row in rows} <= {tuple(row) for row in given.numpy()}
-    counts = result.truth.sum(), (~result.truth).sum()
-    assert counts == (used["used_p"], used["used_q"])
-    assert len(np.unique(result.theta, axis=0)) == sum(counts)
-
-
-@pytest.mark.parametrize(("evaluation", "fits"), [(KFold(5), 5), (SPLIT, 1)])
-def test_held_out_rows_are_never_trained_on(evaluation, fits):
-    spy = Spy()
-    result = c2st(*samples(50, 100), spy, 3, evaluation)
-    assert len(spy.trained) == fits
     for trained, asked in zip(spy.trained, spy.asked, strict=True):
         assert not trained & asked
-        assert len(trained | asked) == 150
-    assert len(result.theta) == (150 if fits == 5 else 75)
+        assert len(trained | asked) == sum(used.values())
+    for rows, given in ((result.theta[result.truth], p), (result.theta[~result.truth], q)):
+        assert {tuple(row) for row in rows} <= {tuple(row) for row in given.numpy()}
+    share = 0.5 if evaluation is SPLIT else 1
+    assert len(np.unique(result.theta, axis=0)) == len(result.theta) == share * sum(used.values())
 
 
 def test_statistics_are_those_of_the_probabilities():
@@ -106,12 +96,9 @@ def test_statistics_are_those_of_the_probabilities():
 
 
 def test_a_classifier_that_knows_nothing():
-    blind = c2st(*samples(50, 50), constant(0.5, 1, 20, 20), 19)
+    blind = c2st(*samples(50, 50), Constant(0.5, 1, 20, 20), 19)
     assert blind.statistic.tolist() == [0.5, 0, 0.5, 0.5, 0.5, 0]
     assert (blind.pvalue == 1).all()
-
-
-HALF = {"accuracy": 0.625, "confidence": 0.625, "acc0": 0.5}
 
 
 @pytest.mark.parametrize("shift", [0, 0.2, 1.0, 3.0])
@@ -120,11 +107,12 @@ def test_closed_forms_of_the_bayes_classifier(shift):
     n, s, there = 100_000, 1 if shift else 0.5, torch.tensor([shift, 0.0])
     q, p = samples(n, n, math.sqrt(s))
     bayes = Bayes(normal(s), normal(mean=there))
-    found = dict(zip(STATISTICS, c2st(p, q + there, bayes, 1, SPLIT).statistic, strict=True))
+    found = dict(zip(STATISTICS, c2st(p, q + there, bayes, 1).statistic, strict=True))
     right, auc = scipy.stats.norm.cdf([shift / 2, shift / math.sqrt(2)])
-    shifted = {**dict.fromkeys(HALF, right), "auc": auc}
-    for name, value in (shifted if shift else HALF).items():
-        assert found[name] == pytest.approx(value, abs=4 * 0.5 / math.sqrt(n / 2)), name
+    shifted = {"accuracy": right, "confidence": right, "acc0": right, "auc": auc}
+    half = {"accuracy": 0.625, "confidence": 0.625, "acc0": 0.5}
+    for name, value in (shifted if shift else half).items():
+        assert found[name] == pytest.approx(value, abs=4 * 0.5 / math.sqrt(n)), name
 
 
 def test_what_can_be_tested_with_the_bayes_classifier():
@@ -138,8 +126,10 @@ def test_what_can_be_tested_with_the_bayes_classifier():
 @pytest.mark.parametrize(("shift", "deviation"), [(0.0, 0.0226), (0.5, 0.0209), (3.0, 0.005)])
 def test_against_sbi(shift, deviation):
     """The same forest on the same samples, two seeds each, within four standard errors."""
+    from sbi.utils.metrics import c2st as theirs
+
+    p, q = samples(300, 300, shift=shift)
     forest = Sklearn(make_pipeline(StandardScaler(), RandomForestClassifier(30)))
-    theirs, (p, q) = import_module("sbi.utils.metrics").c2st, samples(300, 300, shift=shift)
     how = {"classifier": "rf", "classifier_kwargs": {"n_estimators": 30}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -148,17 +138,14 @@ def test_against_sbi(shift, deviation):
     assert found == pytest.approx(expected, abs=4 * deviation / math.sqrt(2))
 
 
-@pytest.mark.parametrize("classifier", [QDA(), TINY], ids=["QDA", "MLP"])
-def test_the_order_of_rows_and_generators_do_not_matter(classifier):
-    (p, q), states = samples(40, 90, width=1.3), (torch.get_rng_state(), np.random.get_state()[1])
-    first, other = (c2st(p, q, classifier, 9, seed=seed) for seed in (3, 4))
+def test_the_order_of_rows_does_not_matter():
+    p, q = samples(40, 90, width=1.3)
+    first, other = (c2st(p, q, TINY, 9, seed=seed) for seed in (3, 4))
     arrays = p.flip(0).numpy(), q[q[:, 0].argsort()].numpy()
-    again = c2st(*arrays, classifier, Exchange(9), seed=3)
+    again = c2st(*arrays, TINY, Exchange(9), seed=3)
     for name in ("null", "statistic", "theta"):
         np.testing.assert_array_equal(getattr(first, name), getattr(again, name))
     assert not np.array_equal(first.null, other.null)
-    assert torch.equal(torch.get_rng_state(), states[0])
-    np.testing.assert_array_equal(np.random.get_state()[1], states[1])
 
 
 @pytest.mark.parametrize("m", [1, 2])
@@ -185,7 +172,6 @@ def test_what_it_says():
     assert (one.statistic.shape, one.null.shape) == ((), (99,))
     assert one["auc"].pvalue == one[0].pvalue == one.pvalue == result[2].pvalue == result.pvalue[2]
     assert "a value of auc at least as large" in one.sentence
-    assert (result.labels, one.labels) == (STATISTICS, ("auc",))
     with pytest.raises(KeyError, match="expected one of accuracy, mse, auc"):
         result["t"]
 
@@ -193,20 +179,18 @@ def test_what_it_says():
 P, Q = samples(40, 40)
 NAN = Q.clone()
 NAN[3, 1] = torch.nan
-DUCK = type("Duck", (), {"fit": lambda self, copies, seed: None})()
 BAD = {
     "one axis": ((P[:, 0], Q), r"p: expected shape \(n, m\); got \(40,\).*p.reshape\(-1, 1\)"),
     "other columns": ((P, Q[:, :1]), r"q: expected 2 column\(s\), as p has; got 1"),
     "NaN": ((P, NAN), r"q: expected finite numbers; .* 1 of 40 rows, first at \[3\]"),
     "few rows": ((P[:5], Q), "p: expected at least 10 rows; got 5"),
     "the same, shuffled": ((P, P.flip(0)), "q: expected draws of its own; got the rows of p"),
-    "a part of it": ((P, P[:20]), "q: expected draws of its own"),
-    "a duck": ((P, Q, DUCK), "classifier: expected a classifier .*got Duck"),
+    "a class": ((P, Q, QDA), "classifier: expected a classifier .*got the class QDA"),
     "permutations": ((P, Q, LDA(), FreePermutation(9)), "null: expected .* such as Exchange"),
     "a number of folds": ((P, Q, LDA(), 9, 5), "evaluation: expected a splitter such as KF"),
     "many folds": ((P, Q, LDA(), 9, KFold(50)), "evaluation: expected .* splits 40 sets"),
-    "a shape": ((P, Q, constant(0.5, 3), 3), r"classifier: expected scores .* \(1, 4, 16\)"),
-    "no probability": ((P, Q, constant(2.0), 3), "classifier: expected probabilities between"),
+    "a shape": ((P, Q, Constant(0.5, 3), 3), r"classifier: expected scores .* \(1, 4, 16\)"),
+    "no probability": ((P, Q, Constant(2.0), 3), "classifier: expected probabilities between"),
 }
 
 

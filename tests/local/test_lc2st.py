@@ -8,15 +8,7 @@ import torch
 from sklearn.metrics import log_loss, roc_auc_score
 
 import assay
-from assay import (
-    MLP,
-    Draws,
-    Exchange,
-    FreePermutation,
-    KnownBase,
-    Ridge,
-    lc2st,
-)
+from assay import MLP, Draws, Exchange, FreePermutation, KnownBase, LocalExchange, Ridge, lc2st
 from assay._support.random import stream
 from assay.classifiers.base import Classifier
 from assay.local.lc2st import Quality, mse0
@@ -41,15 +33,12 @@ def fitted(posterior, space, n=1000, classifier=SMALL, **settings):
 @pytest.mark.parametrize("width", [1.0, 1.5, 0.6])
 def test_an_exact_a_conservative_and_an_overconfident_q(gaussian, space, classifier, width):
     result = fitted(gaussian(width=width), space, classifier=classifier)
-    if width == 1:
-        assert result.pvalue > 0.05
-        return
-    assert result.pvalue == 0.01
+    assert result.pvalue > 0.05 if width == 1 else result.pvalue == 0.01
     # The outer draws of a q that is too wide are less likely to be true, and conversely.
     centre = X_O.numpy() / 2 if space == "parameters" else 0
     radius = np.linalg.norm(result.draws - centre, axis=1)
     correlation = scipy.stats.spearmanr(radius, result.probabilities).statistic
-    assert correlation * (1 if width < 1 else -1) > 0.7
+    assert width == 1 or correlation * (1 if width < 1 else -1) > 0.7
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -65,21 +54,9 @@ def test_against_the_bayes_classifier(gaussian, space):
     assert result.statistic == pytest.approx(mse0(exact), rel=0.25)
 
 
-class Fixed(Classifier):
-    """A classifier with a function of theta, x and the number of copies as scores."""
-
-    def __init__(self, scores):
-        self.scores = scores
-
-    def fit(self, copies, seed):
-        return FunctionScores(lambda theta, x: self.scores(theta, x, len(copies)))
-
-
 def test_the_statistic_by_hand():
     d = np.array([[0.5, 0.5, 0.5, 0.5], [0.1, 0.4, 0.6, 0.9]])
     np.testing.assert_allclose(mse0(d), [0, (0.16 + 0.01 + 0.01 + 0.16) / 4], atol=1e-12)
-    many = mse0(np.random.default_rng(0).uniform(size=(3, 5, 100)).astype(np.float32))
-    assert (many.shape, many.dtype) == ((3, 5), np.float64)
 
 
 def distance(d):
@@ -97,18 +74,16 @@ def test_a_statistic_of_ones_own_and_what_a_result_says(gaussian):
     assert expected.items() <= result.settings.items()
 
 
-@pytest.mark.parametrize(
-    ("null", "latent"), [(Exchange(9), False), (FreePermutation(9), False), (KnownBase(9), True)]
-)
-def test_one_observation_is_a_row_of_many(gaussian, null, latent):
+@pytest.mark.parametrize("null", [Exchange(9), FreePermutation(9), KnownBase(9), LocalExchange(9)])
+def test_one_observation_is_a_row_of_many(gaussian, null):
+    latent = null == KnownBase(9)
     posterior, x_o = gaussian(width=1.2), torch.stack([X_O, -X_O, 2 * X_O])
     calibration = posterior.latents(60) if latent else posterior.calibration(60)
     test = lc2st(calibration, TINY, null)
     draws = Draws(x_o, n=30) if latent else posterior.draws(x_o, n=30)
     many, one = test(draws), test(Draws(x_o[1], None if latent else draws.theta[1], n=30))
     assert (many.statistic.shape, many.null.shape, many.x.shape) == ((3,), (3, 9), (3, 2))
-    assert many.null_probabilities.shape == (3, 9, 30)
-    assert (one.statistic.shape, one.null.shape) == ((), (9,))
+    assert (one.statistic.shape, many.null_probabilities.shape) == ((), (3, 9, 30))
     np.testing.assert_array_equal(many.probabilities[1], one.probabilities)
     np.testing.assert_array_equal(many.null[1], one.null)
     curve, curves = one.pp_curve(0.2), many.pp_curve(0.2)
@@ -119,58 +94,55 @@ def test_one_observation_is_a_row_of_many(gaussian, null, latent):
     assert "of 3 observations the p-value is at most 0.05" in many.sentence
 
 
-def test_the_same_seed_gives_the_same_result_and_no_generator_moves(gaussian):
-    state, other_state = torch.get_rng_state(), np.random.get_state()[1].copy()
-    seeds = (5, 6, *(torch.Generator().manual_seed(4) for _ in range(2)))
-    for space in SPACES:
-        five, six, *four = (fitted(gaussian(), space, 60, TINY, seed=seed) for seed in seeds)
-        again = fitted(gaussian(), space, 60, TINY, seed=5)
-        np.testing.assert_array_equal(five.null_probabilities, again.null_probabilities)
-        np.testing.assert_array_equal(four[0].null, four[1].null)
-        assert not np.array_equal(five.probabilities, six.probabilities)
-    assert torch.equal(torch.get_rng_state(), state)
-    np.testing.assert_array_equal(np.random.get_state()[1], other_state)
+@pytest.mark.parametrize("space", SPACES)
+def test_the_same_seed_gives_the_same_result(gaussian, space):
+    seeds = (5, 5, 6, *(torch.Generator().manual_seed(4) for _ in range(2)))
+    five, again, six, *four = (fitted(gaussian(), space, 60, TINY, seed=seed) for seed in seeds)
+    np.testing.assert_array_equal(five.null_probabilities, again.null_probabilities)
+    np.testing.assert_array_equal(four[0].null, four[1].null)
+    assert not np.array_equal(five.probabilities, six.probabilities)
 
 
 def test_default_nulls_and_numbers_of_copies(gaussian):
-    calibration, latents = gaussian().calibration(30), gaussian().latents(30)
-    assert lc2st(calibration, TINY).null == Exchange(199)
-    assert lc2st(latents, TINY).null == KnownBase(199)
-    one, two = (lc2st(latents, TINY, null) for null in (5, KnownBase(5)))
+    assert lc2st(gaussian().calibration(30), TINY).null == Exchange(199)
+    assert lc2st(gaussian().latents(30), TINY).null == KnownBase(199)
+    one, two = (lc2st(gaussian().latents(30), TINY, null) for null in (5, KnownBase(5)))
     assert repr(one) == repr(two)
     np.testing.assert_array_equal(one(X_O).null, two(Draws(X_O)).null)
 
 
-def constant(value, *shape):
+class Constant(Classifier):
     """A classifier with scores of one value, of another shape if one is given."""
-    return Fixed(lambda theta, x, h: torch.full(shape or (len(theta), h, theta.shape[1]), value))
+
+    def __init__(self, value, *shape):
+        self.value, self.shape = value, shape
+
+    def fit(self, copies, seed):
+        def scores(theta, x):
+            return torch.full(self.shape or (len(theta), len(copies), theta.shape[1]), self.value)
+
+        return FunctionScores(scores)
 
 
-def ask(c, classifier=TINY, statistic=mse0, draws=None):
-    theta = torch.zeros(500, 2, dtype=torch.double)
-    return lc2st(c, classifier, 3, statistic)(draws or Draws(X_O, theta))
+def ask(c, classifier=TINY, statistic=mse0, theta=((0.0, 0.0),) * 500, x_o=X_O):
+    return lc2st(c, classifier, 3, statistic)(Draws(x_o, theta))
 
 
-HUGE = Draws(X_O, torch.full((5, 2), 1e300, dtype=torch.double))
 BAD = {
     "calibration": (lambda c: lc2st(c.theta), "calibration: expected"),
     "a classifier": (lambda c: lc2st(c, Exchange(9)), "classifier: expected"),
-    "a null class": (lambda c: lc2st(c, TINY, Exchange), "null: expected"),
     "a base": (lambda c: lc2st(c, TINY, KnownBase(3)), "null: expected .* in latent space"),
     "a name": (lambda c: lc2st(c, TINY, 3, "mse0"), "statistic: expected a function"),
     "folds": (lambda c: lc2st(c, TINY, 3).quality(1), "folds: expected at least 2"),
-    "shape": (lambda c: ask(c, constant(0.5, 1, 500, 4)), "classifier: expected .* with shape"),
-    "nan": (lambda c: ask(c, constant(torch.nan)), "classifier: expected .* between 0 and 1"),
-    "too large": (lambda c: ask(c, constant(1.5)), "between 0 and 1; got 1.5"),
+    "shape": (lambda c: ask(c, Constant(0.5, 1, 500, 4)), "classifier: expected .* with shape"),
+    "nan": (lambda c: ask(c, Constant(torch.nan)), "classifier: expected .* between 0 and 1"),
+    "too large": (lambda c: ask(c, Constant(1.5)), "between 0 and 1; got 1.5"),
     "a mean": (lambda c: ask(c, TINY, np.mean), "statistic: expected a function that maps"),
-    "not finite": (
-        lambda c: ask(c, TINY, lambda d: d[..., 0] * np.nan),
-        "statistic: expected fin",
-    ),
+    "none": (lambda c: ask(c, TINY, lambda d: d[..., 0] * np.nan), "statistic: expected finite"),
     "an error": (lambda c: ask(c, TINY, lambda d: 1 / 0), "statistic: .*; got ZeroDivisionError"),
-    "no draws": (lambda c: ask(c, draws=Draws(X_O)), r"draws: expected Draws\(x_o, theta_o\)"),
-    "training": (lambda c: ask(c, draws=Draws(c.x[3], c.theta_q[3])), "theta_o: expected fresh"),
-    "huge draws": (lambda c: ask(c, draws=HUGE), "theta_o: .*beyond the range"),
+    "no draws": (lambda c: ask(c, theta=None), r"draws: expected Draws\(x_o, theta_o\)"),
+    "training": (lambda c: ask(c, theta=c.theta_q[3], x_o=c.x[3]), "theta_o: expected fresh"),
+    "huge": (lambda c: ask(c, theta=((1e300, 0.0),) * 9), "theta_o: .*beyond the range"),
 }
 
 
@@ -180,46 +152,34 @@ def test_bad_input(gaussian, call, message):
         call(gaussian().calibration(60, k=4))
 
 
-class TestKeptNulls:
-    """Nulls of a known base are those of x, the base, the classifier and the seed."""
+def test_nulls_of_a_known_base_are_those_of_x_the_base_and_the_seed(
+    gaussian, monkeypatch, tmp_path
+):
+    """Another flow is fitted bit for bit as by a test that fits everything, for one fit."""
+    counts, fit, latents = [], MLP.fit, gaussian().latents(60)
 
-    def same(self, one, two):
-        draws = Draws(torch.ones(2), n=100)
-        for name in ("statistic", "null", "probabilities", "null_probabilities"):
-            np.testing.assert_array_equal(getattr(one(draws), name), getattr(two(draws), name))
+    def counted(classifier, copies, seed):
+        counts.append(len(copies))
+        return fit(classifier, copies, seed)
 
-    @pytest.fixture
-    def counts(self, monkeypatch):
-        """The numbers of copies that are fitted."""
-        counts, fit = [], MLP.fit
-
-        def counted(classifier, copies, seed):
-            counts.append(len(copies))
-            return fit(classifier, copies, seed)
-
-        monkeypatch.setattr(MLP, "fit", counted)
-        return counts
-
-    def test_another_flow_of_the_same_task(self, gaussian, counts, tmp_path):
-        """Bit for bit what a test that fits everything says, for the price of one fit."""
-        test = lc2st(gaussian().latents(60), TINY, KnownBase(9), seed=3)
-        wide, shifted = gaussian(width=2.0).latents(60), gaussian(shift=1.0).latents(60)
-        assay.save(test, tmp_path / "test")
-        kept = assay.load(tmp_path / "test").refit_on(wide)
-        twice = kept.refit_on(shifted.subset(torch.randperm(60, generator=stream(0, "order"))))
-        assert counts == [10, 1, 1]
-        self.same(kept, lc2st(wide, TINY, KnownBase(9), seed=3))
-        self.same(twice, lc2st(shifted, TINY, KnownBase(9), seed=3))
-
-    def test_other_observations_or_another_base_are_fitted_anew(self, gaussian, counts):
-        latents = gaussian().latents(60)
-        test = lc2st(latents, TINY, KnownBase(9), seed=3)
-        wide = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 3.0), 1)
-        others = gaussian().latents(60, seed=1), gaussian().latents(50)
-        for other in (*others, assay.Calibration.from_base(3 * latents.theta, latents.x, wide)):
-            again = test.refit_on(other)
-            assert counts.pop() == 10
-            self.same(again, lc2st(other, TINY, KnownBase(9), seed=3))
+    monkeypatch.setattr(MLP, "fit", counted)
+    assay.save(lc2st(latents, TINY, KnownBase(9), seed=3), tmp_path / "test")
+    test = assay.load(tmp_path / "test")
+    base = torch.distributions.Independent(torch.distributions.Normal(torch.zeros(2), 3.0), 1)
+    order = torch.randperm(60, generator=stream(0, "order"))
+    for other, fits in (
+        (gaussian(width=2.0).latents(60), 1),
+        (gaussian(shift=1.0).latents(60).subset(order), 1),
+        (gaussian().latents(60, seed=1), 10),
+        (gaussian().latents(50), 10),
+        (assay.Calibration.from_base(3 * latents.theta, latents.x, base), 10),
+    ):
+        again, there = test.refit_on(other), Draws(torch.ones(2), n=100)
+        assert counts.pop() == fits
+        test = again if fits == 1 else test
+        one, two = again(there), lc2st(other, TINY, KnownBase(9), seed=3)(there)
+        np.testing.assert_array_equal(one.probabilities, two.probabilities)
+        np.testing.assert_array_equal(one.null_probabilities, two.null_probabilities)
 
 
 class Spy(Classifier):
@@ -239,8 +199,6 @@ class Spy(Classifier):
 
 
 class TestQuality:
-    """Probabilities at sets that the classifier was not trained on."""
-
     @pytest.mark.parametrize("folds", [2, 5])
     def test_every_set_is_held_out_once_and_never_trained_on(self, gaussian, folds):
         calibration, spy = gaussian().calibration(60, k=3), Spy()
@@ -250,7 +208,6 @@ class TestQuality:
         for trained, asked in zip(spy.trained, spy.asked, strict=True):
             assert not trained & asked
             assert len(trained | asked) == 60 * 4
-        assert len(set.union(*spy.asked)) == 60 * 4
         # The true parameters, each once, and one draw of q at the same x.
         given = calibration.theta[:, 0].sigmoid()
         np.testing.assert_allclose(np.sort(found.truths), given.sort().values)
@@ -264,7 +221,7 @@ class TestQuality:
         labels, d = np.repeat([1, 0], 300), np.concatenate([found.truths, found.draws])
         assert found.auc == pytest.approx(roc_auc_score(labels, d))
         assert found.log_loss == pytest.approx(log_loss(labels, d.clip(1e-6, 1 - 1e-6)))
-        assert repr(found).startswith(f"held out: AUC {found.auc:.3f}, log-loss")
+        assert f"AUC {found.auc:.3f}" in repr(found)
 
     def test_reliability_of_probabilities_that_are_right(self):
         """With densities 2 d of true parameters and 2 (1 - d) of draws, a share d are true."""
