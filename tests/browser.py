@@ -44,7 +44,7 @@ def browser(tmp_path_factory):
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     service = webdriver.ChromeService(shutil.which("chromedriver"))
     driver = webdriver.Chrome(options=options, service=service)
-    driver.set_page_load_timeout(60)
+    driver.set_page_load_timeout(120)
     yield driver
     driver.quit()
 
@@ -68,7 +68,7 @@ class Page:
     def run(self, script, *arguments):
         return self.driver.execute_script(f"return {script}", *arguments)
 
-    def wait(self, condition, seconds=30):
+    def wait(self, condition, seconds=120):
         from selenium.webdriver.support.ui import WebDriverWait
 
         WebDriverWait(self.driver, seconds, 0.05).until(lambda _: self.run(condition))

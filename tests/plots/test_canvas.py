@@ -12,7 +12,7 @@ from assay import plots
 from assay.plots import _canvas as canvas
 from assay.plots._numbers import bin_count, components, critical_value
 from assay.plots._style import display_name
-from tests.plots.cases import covered, draw, drawn_figure, local, sbc
+from tests.plots.cases import covered, drawn_figure, local, sbc
 
 
 def test_of_many_curves_the_farthest_are_named():
@@ -26,16 +26,6 @@ def test_of_many_curves_the_farthest_are_named():
     several = canvas.smallest_pvalue(np.array([0.3, 0.02]), "ab")
     assert several == "smallest corrected p = 0.02 (b)"
     assert len(canvas.panels(None, 5, 2.0, 3)) == 5
-
-
-@pytest.mark.parametrize("case", ["rank_difference_of_14", "coverage_of_8", "pp", "pvalues_of_12"])
-def test_legends_and_titles_leave_room_and_do_not_overlap(case):
-    ax = draw(case)
-    figure, box = drawn_figure(ax), ax.get_window_extent()
-    above, title = ax.get_legend().get_window_extent(), ax.title.get_window_extent()
-    assert box.height > 0.45 * figure.bbox.height
-    assert box.y1 <= above.y0 < above.y1 <= title.y0 + 1 < title.y1 <= figure.bbox.y1 + 1
-    assert 0 <= above.x0 < above.x1 <= figure.bbox.x1
 
 
 BAD = ["$\\nonsense$", "$\\frac{1}$", "$x", "$$", "$_^$", "a$b", "_hidden", "100 %", "theta_1"]

@@ -187,7 +187,7 @@ def test_figures_and_numbers_can_be_taken_along(opened, tmp_path, check):
     opened.driver.execute_cdp_cmd("Page.setDownloadBehavior", where)
     for button in ("#save-csv", "#save-json", "button[data-of='forest'][data-format='svg']"):
         opened.run("document.querySelector(arguments[0]).click()", button)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(done := [p for p in tmp_path.iterdir() if p.suffix != ".crdownload"]) < 3:
         assert time.monotonic() < deadline, done
         time.sleep(0.1)

@@ -15,7 +15,7 @@ from .._support.inputs import extra
 _MODULES = {
     "_check": "correlations forest near summary surroundings",
     "_pairs": "pairs",
-    "_tests": "coverage rank_difference rank_ecdf rank_histogram recovery contraction levels "
+    "_results": "coverage rank_difference rank_ecdf rank_histogram recovery contraction levels "
     "null_histogram pp predictive pvalues reliability roc sweep",
 }
 _NAMES = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -24,7 +24,7 @@ __all__ = list(_NAMES)  # noqa: PLE0605
 if TYPE_CHECKING:
     from ._check import *  # noqa: F403
     from ._pairs import *  # noqa: F403
-    from ._tests import *  # noqa: F403
+    from ._results import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:

@@ -15,8 +15,8 @@ from ..results import position
 from ..verdict import OUTSIDE, Verdict
 from ._canvas import axes, legend, panels, small
 from ._numbers import COMPONENTS, components
+from ._results import null_histogram, pp
 from ._style import BAND, COLOURS, CURVE, DASHED, ENVELOPE, INK, LABEL, SMALL, WIDTH, display_name
-from ._tests import null_histogram, pp
 
 # Letters of a name; parameters that have a row, a panel, or a row of correlations, at most.
 LETTERS, MOST_ROWS, MOST_NEAR, MOST_CORRELATED = 16, 40, 3, 24
