@@ -1,5 +1,6 @@
 import sys
 from dataclasses import dataclass
+from functools import cached_property
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -171,11 +172,16 @@ class Part(Frozen):
     inner: Frozen | None = None
     shared: ClassVar[tuple[str, ...]] = ("edges",)
 
+    @cached_property
+    def total(self):
+        return np.asarray(self.values.sum())
+
 
 def test_rows_of_parts_and_arrays_that_cannot_be_written():
     values = np.arange(6).reshape(3, 2)
     whole = Part(np.arange(3.0), np.arange(3), Part(values, np.arange(3)))
     values[1] = 9
+    assert whole.total == 3  # what is computed when it is asked for is no field
     row = whole._take(1)
     assert (row.values, row.inner.values.tolist()) == (1, [2, 3])
     assert row.edges.tolist() == row.inner.edges.tolist() == [0, 1, 2]

@@ -8,7 +8,7 @@ import math
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -64,10 +64,12 @@ class Frozen:
 
     def _take(self, which: Any) -> Self:
         """The same with the rows at some observations of arrays, and of parts with rows."""
-        own = {k: v for k, v in vars(self).items() if k not in self.shared}
+        whole = cast(Any, self)
+        names = [field.name for field in fields(whole) if field.name not in self.shared]
+        own = {name: getattr(self, name) for name in names}  # not what is computed when asked for
         arrays = {k: v[which] for k, v in own.items() if isinstance(v, np.ndarray)}
         parts = {k: v._take(which) for k, v in own.items() if isinstance(v, Frozen)}
-        return replace(cast(Any, self), **arrays, **parts)
+        return replace(whole, **arrays, **parts)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

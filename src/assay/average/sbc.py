@@ -105,7 +105,6 @@ class SBCResult(RankResult):
     envelope: RankStatistic  # the surprise of whole curves, whose band :meth:`ecdf` has
     k: int  # the number of draws of q at each x
     heading: ClassVar[str] = "quantity"
-    shared: ClassVar[tuple[str, ...]] = ("ranks", "_errors")
 
     @cached_property
     def _errors(self) -> np.ndarray:
