@@ -646,7 +646,7 @@ MUTATIONS = (
         "_support/random.py",
         'return (seed ^ int.from_bytes(digest, "big")) % 2**62',
         "return seed",
-        f"{LEVELS}::TestVersions::test_other_observations_meet_other_nulls",
+        f"{RANKS}::test_other_data_are_another_seed",
     ),
     # Held-out data.
     Mutation(
