@@ -99,7 +99,7 @@ class ScoreResult(LocalResult):
 
     @property
     def pvalue_error(self) -> np.ndarray:
-        """The standard error of counting copies; since they also standardise, twice that."""
+        """The standard error of counting copies; they also standardise, which may double it."""
         return pvalue_error(self.pvalues, self.copies)
 
     @property
