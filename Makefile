@@ -77,7 +77,7 @@ test-lowest: .venv-lowest/.installed
 		-k "not scikit_learn and not against_scipy" $(LOWEST)
 
 LOWEST := tests/support tests/test_io.py tests/test_results.py tests/classifiers tests/cli tests/level \
-	tests/nulls tests/plots tests/report
+	tests/test_nulls.py tests/plots tests/report
 
 # BayesFlow with each of the backends that are there.
 test-adapters: export OMP_NUM_THREADS := 1
